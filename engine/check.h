@@ -25,11 +25,11 @@ template <class... Parts>
 
 // Throws std::invalid_argument with the parts joined unless `cond` holds. A shape prints as
 // [2, 3]; the parts are evaluated only on failure.
-#define CHARGRAD_CHECK(cond, ...)                \
-  do {                                           \
-    if (!(cond)) {                               \
+#define CHARGRAD_CHECK(cond, ...)                  \
+  do {                                             \
+    if (!(cond)) {                                 \
       ::chargrad::detail::fail_check(__VA_ARGS__); \
-    }                                            \
+    }                                              \
   } while (false)
 
 // As CHARGRAD_CHECK in debug builds, nothing otherwise. Never for user input.

@@ -94,7 +94,9 @@ constexpr std::string_view dtype_name(DType dtype) {
   return "?";
 }
 
-constexpr bool is_floating(DType dtype) { return dtype != kInt64 && dtype != kBool; }
+constexpr bool is_floating(DType dtype) {
+  return dtype != kInt64 && dtype != kBool;
+}
 
 // The dtype that arithmetic on a and b is done in: bool < int64 < bfloat16 < float32 < float64.
 // As torch.promote_types.

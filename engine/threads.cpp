@@ -2,7 +2,9 @@
 
 namespace chargrad {
 
-int num_threads() { return 1; }
+int num_threads() {
+  return 1;
+}
 void set_num_threads(int /*count*/) {}
 
 namespace detail {
