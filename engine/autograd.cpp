@@ -1,0 +1,156 @@
+// Recording, and the guards. The backward pass itself is in backward.cpp.
+#include "engine/autograd.h"
+
+#include <atomic>
+#include <cmath>
+
+#include "engine/anomaly.h"
+#include "engine/node.h"
+#include "engine/ops.h"
+
+namespace chargrad {
+namespace {
+
+thread_local bool grad_mode = true;
+thread_local bool anomaly_mode = false;
+
+uint64_t next_sequence() {
+  static std::atomic<uint64_t> counter{0};
+  return counter.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool has_nan(const Tensor& x) {
+  return x.defined() && is_floating(x.dtype()) && x.numel() > 0 && std::isnan(amax(x).item());
+}
+
+// The first op whose result has a NaN although its inputs have none is where a bug shows.
+void check_forward(const char* op, const Tensor& y, const std::vector<Tensor>& inputs) {
+  const NoGradGuard no_grad;
+  if (!has_nan(y)) {
+    return;
+  }
+  for (const Tensor& input : inputs) {
+    if (has_nan(input)) {
+      return;
+    }
+  }
+  detail::fail_check("detect_anomaly: op '", op, "' made a NaN from inputs without one, output ",
+                     y.shape());
+}
+
+}  // namespace
+
+Saved::Saved(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
+  versions_.reserve(tensors_.size());
+  for (Tensor& x : tensors_) {
+    if (x.defined()) {
+      x = x.detach();
+    }
+    versions_.push_back(x.defined() ? x.version() : 0);
+  }
+}
+
+const Tensor& Saved::operator[](size_t i) const {
+  const Tensor& x = tensors_[i];
+  CHARGRAD_CHECK(!x.defined() || x.version() == versions_[i], "backward: a tensor of shape ",
+                 x.shape(), " saved by op '", op_, "' was changed in place since then (version ",
+                 x.version(), ", saved at ", versions_[i], ")");
+  return x;
+}
+
+bool any_non_finite(const Tensor& x) {
+  const NoGradGuard no_grad;
+  return x.numel() > 0 && is_floating(x.dtype()) && !std::isfinite(amax(abs(x)).item());
+}
+
+bool anomaly_enabled() {
+  return anomaly_mode;
+}
+
+bool grad_enabled() {
+  return grad_mode;
+}
+
+NoGradGuard::NoGradGuard() : before_(grad_mode) {
+  grad_mode = false;
+}
+NoGradGuard::~NoGradGuard() {
+  grad_mode = before_;
+}
+
+DetectAnomaly::DetectAnomaly() : before_(anomaly_mode) {
+  anomaly_mode = true;
+}
+DetectAnomaly::~DetectAnomaly() {
+  anomaly_mode = before_;
+}
+
+Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
+              BackwardFn fn) {
+  if (anomaly_mode) {
+    check_forward(op, y, inputs);
+  }
+  std::vector<bool> needs_grad;
+  bool any = false;
+  for (const Tensor& x : inputs) {
+    needs_grad.push_back(x.defined() && x.requires_grad());
+    any = any || needs_grad.back();
+  }
+  if (!grad_mode || !any) {
+    return y;
+  }
+  CHARGRAD_DCHECK(y.is_leaf() && !y.requires_grad(), "record: the output of '", op,
+                  "' is in the graph already");
+
+  saved.op_ = op;
+  saved.needs_grad_ = needs_grad;
+  auto node = std::make_shared<Node>(op, std::move(saved), std::move(fn));
+  node->shape = y.shape();
+  node->dtype = y.dtype();
+  node->edges.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (needs_grad[i]) {
+      Edge& edge = node->edges[i];
+      edge.node = inputs[i].grad_fn();
+      edge.leaf = edge.node ? nullptr : inputs[i].shared_impl();
+      edge.shape = inputs[i].shape();
+      edge.dtype = inputs[i].dtype();
+    }
+  }
+  y.impl()->grad_fn = std::move(node);
+  return y;
+}
+
+Node::Node(const char* op_name, Saved saved_tensors, BackwardFn backward_fn)
+    : op(op_name),
+      sequence(next_sequence()),
+      saved(std::move(saved_tensors)),
+      fn(std::move(backward_fn)) {}
+
+Node::~Node() {
+  std::vector<std::shared_ptr<Node>> pending;
+  const auto take_edges = [&pending](Node& node) {
+    for (Edge& edge : node.edges) {
+      if (edge.node) {
+        pending.push_back(std::move(edge.node));
+      }
+    }
+  };
+  take_edges(*this);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = std::move(pending.back());
+    pending.pop_back();
+    if (node.use_count() == 1) {
+      take_edges(*node);  // so that its own destructor, now, finds nothing left to follow
+    }
+  }
+}
+
+void Node::free() {
+  freed = true;
+  fn = nullptr;
+  saved = Saved();
+  edges.clear();
+}
+
+}  // namespace chargrad

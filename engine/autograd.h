@@ -1,0 +1,91 @@
+// The graph of recorded ops: how an op enters it, and how gradients are taken from it.
+// Backward, and dropping a graph, are iterative: a chain of a million ops needs no stack.
+// Not thread-safe: one graph belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/tensor.h"
+
+namespace chargrad {
+
+// One gradient per input, undefined where none is needed.
+using Grads = std::vector<Tensor>;
+
+// What an op keeps for its backward: data outside the graph, and the versions it had. Freed
+// after backward unless the graph is retained.
+class Saved {
+ public:
+  Saved() = default;
+  explicit Saved(std::vector<Tensor> tensors);
+
+  // Throws when the tensor was changed in place since it was saved.
+  const Tensor& operator[](size_t i) const;
+  // Whether the op's input i wants a gradient.
+  bool needs_grad(size_t i) const { return needs_grad_[i]; }
+
+ private:
+  friend struct Node;
+  friend Tensor record(const char*, Tensor, const std::vector<Tensor>&, Saved,
+                       std::function<Grads(const Tensor&, const Saved&)>);
+
+  const char* op_ = "";
+  std::vector<Tensor> tensors_;
+  std::vector<uint64_t> versions_;
+  std::vector<bool> needs_grad_;
+};
+
+// An undefined tensor may be saved; it comes back undefined.
+template <class... Tensors>
+Saved save(const Tensors&... tensors) {
+  return Saved({tensors...});
+}
+
+// dy has the output's shape and dtype and may be non-contiguous. Runs with gradients switched
+// off. Captures by value and by name, never a Tensor.
+using BackwardFn = std::function<Grads(const Tensor& dy, const Saved& saved)>;
+
+// Makes `y`, fresh from the kernels, the output of `op` (a string literal) on `inputs` and
+// returns it. Does nothing when no input requires grad or a NoGradGuard is alive.
+Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
+              BackwardFn fn);
+
+// Whether ops are recorded now.
+bool grad_enabled();
+
+// While alive, ops are not recorded on this thread.
+class NoGradGuard {
+ public:
+  NoGradGuard();
+  ~NoGradGuard();
+  NoGradGuard(const NoGradGuard&) = delete;
+  NoGradGuard& operator=(const NoGradGuard&) = delete;
+
+ private:
+  bool before_;
+};
+
+// While alive, backward throws at the first gradient with a NaN or an infinity and names the op
+// that returned it; so does an op whose result is not finite although its inputs are.
+// As torch.autograd.detect_anomaly, with the forward check added.
+class DetectAnomaly {
+ public:
+  DetectAnomaly();
+  ~DetectAnomaly();
+  DetectAnomaly(const DetectAnomaly&) = delete;
+  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
+
+ private:
+  bool before_;
+};
+
+// Gradients of `outputs` with respect to `inputs` alone; no tensor's .grad is touched.
+// grad_outputs: one per output, undefined (or left out altogether) where it has one element.
+// An input that the outputs do not depend on is an error, or with allow_unused comes back
+// undefined. As torch.autograd.grad, without create_graph.
+Grads grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+           const Grads& grad_outputs = {}, bool retain_graph = false, bool allow_unused = false);
+
+}  // namespace chargrad
