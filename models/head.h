@@ -1,0 +1,30 @@
+// One causal self-attention head, written out step by step.
+#pragma once
+
+#include "engine/generator.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+
+namespace chargrad {
+
+// x (B, T, C) -> (B, T, head_size), T in [1, block_size]; position t sees 0 .. t. The scores are
+// divided by sqrt(head_size), the square root of the length of a key.
+class Head : public nn::Module {
+ public:
+  Head(int64_t n_embd, int64_t head_size, int64_t block_size,
+       Generator& generator = default_generator());
+
+  struct Output {
+    Tensor output;   // (B, T, head_size)
+    Tensor weights;  // (B, T, T): row t sums to 1 over columns 0 .. t, 0 beyond
+  };
+  Output forward_with_weights(const Tensor& x) const;
+  Tensor forward(const Tensor& x) const { return forward_with_weights(x).output; }
+
+  nn::Linear key;  // C -> head_size, without bias, as the two below
+  nn::Linear query;
+  nn::Linear value;
+  Tensor tril;  // (block_size, block_size), a buffer: 1 where column <= row
+};
+
+}  // namespace chargrad
