@@ -1,0 +1,153 @@
+#include "train/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "tests/train/temp_dir.h"
+
+namespace chargrad::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string iter_text(int64_t iter) {
+  return R"({"kind":"iter","iter":)" + std::to_string(iter) + R"(,"loss":2.5})" + "\n";
+}
+
+std::string eval_text(int64_t iter) {
+  return R"({"kind":"eval","iter":)" + std::to_string(iter) + R"(,"train_loss":2.5})" + "\n";
+}
+
+TEST(Metrics, WritesTheDocumentedObjects) {
+  const TempDir dir;
+  {
+    MetricsFile file(dir.path("metrics.jsonl"));
+    file.write(EvalMetrics{0, static_cast<double>(4.16764688f), static_cast<double>(4.1648984f)});
+    file.write(IterMetrics{0, 4.25, 1e-3 / 101, 0.5, 40.12345, 19141.62});
+    file.write_line(R"({"kind":"note"})");
+    file.sync();
+  }
+  EXPECT_EQ(dir.read("metrics.jsonl"),
+            R"({"kind":"eval","iter":0,"train_loss":4.16764688,"val_loss":4.1648984})"
+            "\n"
+            R"({"kind":"iter","iter":0,"loss":4.25,"lr":9.900990099009901e-06,"grad_norm":0.5,)"
+            R"("ms":40.123,"tokens_per_s":19141.6})"
+            "\n"
+            R"({"kind":"note"})"
+            "\n");
+}
+
+TEST(Metrics, AppendsToWhatIsThere) {
+  const TempDir dir;
+  const std::string path = dir.write("m", iter_text(0));
+  MetricsFile(path).write_line("{}");
+  MetricsFile(path).write_line("{}");
+  EXPECT_EQ(dir.read("m"), iter_text(0) + "{}\n{}\n");
+}
+
+TEST(Metrics, NumbersThatJsonLacksAreNull) {
+  const TempDir dir;
+  MetricsFile file(dir.path("m"));
+  file.write(IterMetrics{3, std::nan(""), 0.0, HUGE_VAL, HUGE_VAL, std::nan("")});
+  const nlohmann::json object = nlohmann::json::parse(dir.read("m"));
+  EXPECT_TRUE(object["loss"].is_null());
+  EXPECT_TRUE(object["grad_norm"].is_null());
+  EXPECT_TRUE(object["ms"].is_null());
+  EXPECT_TRUE(object["tokens_per_s"].is_null());
+}
+
+TEST(Metrics, NamesTheFileThatItCannotOpen) {
+  const TempDir dir;
+  try {
+    MetricsFile(dir.path("no/metrics.jsonl"));
+    FAIL() << "opened";
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()).rfind("metrics: cannot open /", 0), 0U) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr(": No such file or directory"));
+  }
+}
+
+// A limit on the size of files stands in for a full disk: the write comes back short.
+TEST(Metrics, TakesATornLineBackAndGoesOn) {
+  const TempDir dir;
+  MetricsFile file(dir.path("m"));
+  file.write_line("{\"a\":1}");
+  struct rlimit before {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit tight = before;
+  tight.rlim_cur = 12;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &tight), 0);
+  std::string message;
+  try {
+    file.write_line("{\"a\":22222}");
+  } catch (const std::runtime_error& error) {
+    message = error.what();
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_THAT(message, HasSubstr("metrics: cannot write "));
+  EXPECT_THAT(message, HasSubstr(": File too large"));
+  EXPECT_EQ(dir.read("m"), "{\"a\":1}\n");
+  file.write_line("{\"a\":3}");
+  EXPECT_EQ(dir.read("m"), "{\"a\":1}\n{\"a\":3}\n");
+}
+
+TEST(Metrics, CutsWhatACheckpointDoesNotKnow) {
+  const std::string start = eval_text(0) + iter_text(0) + iter_text(1) + "{\"kind\":\"note\"}\n";
+  struct Case {
+    std::string name, rest;
+    int64_t next_iter;
+    bool eval_done;
+    std::string kept;
+  };
+  const std::vector<Case> cases = {
+      {"nothing", "", 2, false, start},
+      {"later iterations", iter_text(2) + iter_text(3), 2, false, start},
+      {"evaluation not done", eval_text(2) + iter_text(2), 2, false, start},
+      {"evaluation done", eval_text(2) + iter_text(2), 2, true, start + eval_text(2)},
+      {"later evaluation", iter_text(2) + eval_text(4), 3, true, start + iter_text(2)},
+      {"earlier evaluation", eval_text(2) + iter_text(2), 3, false,
+       start + eval_text(2) + iter_text(2)},
+      {"torn line", iter_text(2) + "{\"kind\":\"it", 3, false, start + iter_text(2)},
+      {"whole but for its break", R"({"kind":"iter","iter":2})", 3, false, start},
+      {"zeros", std::string(100, '\0'), 3, false, start},
+      {"zeros and a break", std::string(100, '\0') + "\n", 3, false, start},
+      {"unreadable in between", "\nno json\n" + iter_text(2), 3, false,
+       start + "\nno json\n" + iter_text(2)},
+      {"strange types", "{\"iter\":\"x\"}\n{\"iter\":2.5}\n{\"kind\":1}\n[1]\n", 3, false,
+       start + "{\"iter\":\"x\"}\n{\"iter\":2.5}\n{\"kind\":1}\n"},
+  };
+  for (const Case& c : cases) {
+    const TempDir dir;
+    cut_metrics(dir.write("m", start + c.rest), c.next_iter, c.eval_done);
+    EXPECT_EQ(dir.read("m"), c.kept) << c.name;
+  }
+  const TempDir dir;
+  cut_metrics(dir.write("m", start), 0, true);
+  EXPECT_EQ(dir.read("m"), eval_text(0));
+  cut_metrics(dir.path("m"), 0, false);
+  EXPECT_EQ(dir.read("m"), "");
+  cut_metrics(dir.path("not there"), 5, false);
+  EXPECT_FALSE(std::filesystem::exists(dir.path("not there")));
+}
+
+TEST(Metrics, DoesNotCutAFolder) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.path("m"));
+  try {
+    cut_metrics(dir.path("m"), 0, false);
+    FAIL() << "cut";
+  } catch (const std::runtime_error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("metrics: cannot cut "));
+    EXPECT_THAT(error.what(), HasSubstr(": it is no regular file"));
+  }
+}
+
+}  // namespace
+}  // namespace chargrad::train

@@ -1,0 +1,178 @@
+#include "train/args.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
+
+namespace chargrad::train {
+
+namespace {
+
+constexpr char kHelpGroup[] = "Help";
+
+// Of "--a-b=c-d", "a_b".
+std::string flag_name(const std::string& word) {
+  std::string name = word.substr(0, word.find('='));
+  name.erase(0, name.find_first_not_of('-'));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+[[noreturn]] void fail_unknown(const Program& program, const SettingList& settings,
+                               const std::string& word) {
+  const std::string typed = word.substr(0, word.find('='));
+  const std::string near = settings.nearest(flag_name(word));
+  const std::string hint = near.empty() ? fmt::format("{} --help lists the flags", program.name)
+                                        : fmt::format("did you mean --{}?", near);
+  throw UsageError(fmt::format("{}: unknown flag {}; {}", program.name, shown(typed), hint));
+}
+
+// The value of the flag at words[at], which moves on to the last word that belongs to it. Throws
+// where a value is missing, looks like a flag, or would be taken for a word.
+std::string take_value(const Program& program, const Setting& setting,
+                       const std::vector<std::string>& words, size_t& at) {
+  const size_t equals = words[at].find('=');
+  if (equals != std::string::npos) {
+    return words[at].substr(equals + 1);
+  }
+  const bool is_last = at + 1 == words.size();
+  if (setting.value_is_optional()) {
+    if (!program.takes_words && !is_last && words[at + 1].rfind('-', 0) != 0) {
+      throw UsageError(fmt::format("{0}: --{1} takes a value only with =: --{1}={2}", program.name,
+                                   setting.name, shown(words[at + 1])));
+    }
+    return setting.is_switch ? "true" : "";
+  }
+  if (is_last) {
+    throw UsageError(fmt::format("{0}: --{1} needs a value: --{1}={2}", program.name, setting.name,
+                                 setting.placeholder));
+  }
+  if (words[at + 1].rfind("--", 0) == 0) {
+    throw UsageError(fmt::format("{0}: --{1} needs a value, got {2}; write --{1}={2} if that is it",
+                                 program.name, setting.name, shown(words[at + 1])));
+  }
+  return words[++at];
+}
+
+// "Context length (characters; default: 64)".
+std::string description_of(const Setting& setting) {
+  const std::string& fixed = setting.default_text;
+  const std::string value = fixed.empty() ? setting.text() : fixed;
+  std::string notes = setting.unit;
+  if (!value.empty() && !setting.is_switch) {
+    notes += fmt::format("{}default: {}", notes.empty() ? "" : "; ", value);
+  }
+  return notes.empty() ? setting.help : fmt::format("{} ({})", setting.help, notes);
+}
+
+// cxxopts lays out the help. It does not read the command line: it takes 1e-3abc for 0.001 and
+// `--bias false` for true, and its pattern for a flag fails on a line break in the value and
+// overflows the stack on a long one.
+cxxopts::Options options_of(const Program& program, const SettingList& settings) {
+  constexpr size_t kHelpWidth = 100;
+  cxxopts::Options options(program.name, program.purpose + "\n");
+  options.set_width(kHelpWidth).custom_help(program.usage);
+  for (const Setting& setting : settings) {
+    std::shared_ptr<cxxopts::Value> value = cxxopts::value<std::string>();
+    if (setting.value_is_optional()) {
+      value->implicit_value(setting.is_switch ? "true" : "");
+    }
+    options.add_option(setting.group, "", setting.name, description_of(setting), value,
+                       setting.placeholder);
+  }
+  options.add_options(kHelpGroup)("h,help", "Print this and stop")("version", "Print it and stop");
+  return options;
+}
+
+}  // namespace
+
+Arguments parse_arguments(const Program& program, const SettingList& settings, int argc,
+                          const char* const* argv) {
+  const std::vector<std::string> all(argv + std::min(argc, 1), argv + argc);
+  const auto dashes = std::find(all.begin(), all.end(), "--");
+  const std::vector<std::string> words(all.begin(), dashes);
+
+  Arguments arguments;
+  for (const std::string& word : words) {
+    arguments.help = arguments.help || word == "--help" || word == "-h";
+    arguments.version = arguments.version || word == "--version";
+  }
+  if (arguments.help || arguments.version) {
+    return arguments;
+  }
+
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].size() < 2 || words[i][0] != '-') {
+      arguments.words.push_back(words[i]);
+      continue;
+    }
+    const bool has_two_dashes = words[i].find_first_not_of('-') == 2;
+    const Setting* setting = settings.find(flag_name(words[i]));
+    if (!has_two_dashes || setting == nullptr) {
+      fail_unknown(program, settings, words[i]);
+    }
+    arguments.flags.push_back({setting->name, take_value(program, *setting, words, i)});
+  }
+  if (dashes != all.end()) {
+    arguments.words.insert(arguments.words.end(), dashes + 1, all.end());
+  }
+  if (!program.takes_words && !arguments.words.empty()) {
+    throw UsageError(fmt::format("{}: unexpected word {}; flags begin with --, as in --seed=1",
+                                 program.name, shown(arguments.words.front())));
+  }
+  return arguments;
+}
+
+void apply_arguments(const Program& program, const SettingList& settings,
+                     const Arguments& arguments) {
+  for (const Assignment& flag : arguments.flags) {
+    const std::string broken = settings.find(flag.name)->assign_text(flag.value);
+    if (!broken.empty()) {
+      throw UsageError(
+          fmt::format("{}: --{}={} {}", program.name, flag.name, shown(flag.value), broken));
+    }
+  }
+}
+
+std::string help_text(const Program& program, const SettingList& settings) {
+  std::vector<std::string> groups;
+  for (const Setting& setting : settings) {
+    if (std::find(groups.begin(), groups.end(), setting.group) == groups.end()) {
+      groups.push_back(setting.group);
+    }
+  }
+  groups.emplace_back(kHelpGroup);
+  return options_of(program, settings).help(groups);
+}
+
+std::string version_text(const Program& program) {
+  return fmt::format("{} (chargrad) {}", program.name, CHARGRAD_VERSION);
+}
+
+int run_program(const Program& program, const std::function<int()>& body) {
+  std::string message;
+  int status = 1;
+  try {
+    return body();
+  } catch (const UsageError& error) {
+    message = error.what();
+    status = 2;
+  } catch (const std::bad_alloc&) {
+    message = "out of memory";
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  if (message.rfind(program.name + ": ", 0) != 0) {
+    message = program.name + ": " + message;
+  }
+  fmt::print(stderr, "{}\n", message);
+  return status;
+}
+
+}  // namespace chargrad::train

@@ -1,0 +1,28 @@
+#include "train/console.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+namespace chargrad::train {
+
+std::string eval_line(int64_t iter, double train_loss, double val_loss) {
+  return fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iter, train_loss, val_loss);
+}
+
+std::string iter_line(int64_t iter, double loss, double ms, double tokens_per_s) {
+  return fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {:.0f} tok/s", iter, loss, ms,
+                     tokens_per_s);
+}
+
+std::string json_number(double value) {
+  if (!std::isfinite(value)) {
+    return "null";
+  }
+  const bool is_float = std::abs(value) <= std::numeric_limits<float>::max() &&
+                        static_cast<double>(static_cast<float>(value)) == value;
+  return is_float ? fmt::format("{:.9g}", value) : fmt::format("{}", value);
+}
+
+}  // namespace chargrad::train

@@ -1,0 +1,54 @@
+// RUN/metrics.jsonl: one JSON object a line, appended as training goes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace chargrad::train {
+
+struct IterMetrics {
+  int64_t iter;
+  double loss;  // Mean over the micro-steps, before the update.
+  double lr;
+  double grad_norm;  // Before clipping.
+  double ms;
+  double tokens_per_s;
+};
+
+struct EvalMetrics {
+  int64_t iter;
+  double train_loss;
+  double val_loss;
+};
+
+// Owns the open file. Not for use by several threads. Every call writes one whole line at once and
+// throws std::runtime_error if that fails; what was written of it is taken back, so that the file
+// stays whole and the next call may succeed.
+class MetricsFile {
+ public:
+  // Opens `path` to append, and makes it if it is not there.
+  explicit MetricsFile(const std::string& path);
+  ~MetricsFile();
+  MetricsFile(const MetricsFile&) = delete;
+  MetricsFile& operator=(const MetricsFile&) = delete;
+
+  void write(const IterMetrics& metrics);
+  void write(const EvalMetrics& metrics);
+  // Any other object, without a line break in it.
+  void write_line(const std::string& object);
+
+  // Waits until the lines are on the disk.
+  void sync();
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+// Shortens the file to what was written before the checkpoint of a run that goes on with iteration
+// `next_iter`: the first line of a later iteration and all after it go, and so do lines at the end
+// that are torn or no JSON. The evaluation at `next_iter` stays only if `eval_done`. What stays
+// keeps its bytes. A file that is not there is left so.
+void cut_metrics(const std::string& path, int64_t next_iter, bool eval_done);
+
+}  // namespace chargrad::train

@@ -1,0 +1,376 @@
+#include "train/setting.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <utf8.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/check.h"
+
+namespace chargrad::train {
+
+namespace {
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+// The number that the whole text spells, or nothing.
+template <class Number>
+std::optional<Number> parse_whole(std::string_view text) {
+  Number number{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<bool> parse_bool(std::string_view text) {
+  std::string lower(text);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (lower == "true" || lower == "1") {
+    return true;
+  }
+  if (lower == "false" || lower == "0") {
+    return false;
+  }
+  return std::nullopt;
+}
+
+bool is_utf8(std::string_view text) {
+  return utf8::is_valid(text.begin(), text.end());
+}
+
+std::string assign_bool(bool& member, std::optional<bool> value) {
+  if (!value) {
+    return "is not true, false, 1 or 0";
+  }
+  member = *value;
+  return {};
+}
+
+std::string assign_number(const WholeRange& range, int64_t& member, std::optional<int64_t> value) {
+  if (!value || *value < range.low || *value > range.high) {
+    return fmt::format("is not a whole number in [{}, {}]", range.low, range.high);
+  }
+  member = *value;
+  return {};
+}
+
+std::string assign_number(const RealRange& range, double& member, std::optional<double> value) {
+  const bool closed = range.includes_high && std::isfinite(range.high);
+  // A NaN fails the first comparison, an infinity the second.
+  const bool fits = value && *value >= range.low && std::isfinite(*value) &&
+                    (closed ? *value <= range.high : *value < range.high);
+  if (!fits) {
+    return fmt::format("is not a number in [{}, {}{}", range.low, range.high, closed ? "]" : ")");
+  }
+  member = *value + 0.0;  // A negative zero becomes zero.
+  return {};
+}
+
+std::string assign_string(const Setting& setting, std::string& member, std::string_view value) {
+  if (!setting.choices.empty()) {
+    if (std::find(setting.choices.begin(), setting.choices.end(), value) == setting.choices.end()) {
+      return fmt::format("is not one of {}", fmt::join(setting.choices, ", "));
+    }
+  } else if (value.empty() && !setting.may_be_empty) {
+    return "is empty";
+  } else if (!is_utf8(value)) {
+    return "is not UTF-8";
+  }
+  member = value;
+  return {};
+}
+
+std::string assign_optional(std::optional<std::string>& member, std::string_view value) {
+  if (!is_utf8(value)) {
+    return "is not UTF-8";
+  }
+  member = std::string(value);
+  return {};
+}
+
+std::optional<int64_t> whole_of(const Json& value) {
+  const bool fits =
+      value.is_number_unsigned()
+          ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
+          : value.is_number_integer();
+  return fits ? std::optional<int64_t>(value.get<int64_t>()) : std::nullopt;
+}
+
+// The fewest insertions, deletions, replacements and swaps of neighbours that lead from a to b.
+int64_t edit_distance(std::string_view a, std::string_view b) {
+  const size_t rows = a.size() + 1, cols = b.size() + 1;
+  std::vector<int64_t> d(rows * cols);
+  const auto at = [&d, cols](size_t i, size_t j) -> int64_t& { return d[i * cols + j]; };
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < cols; ++j) {
+      if (i == 0 || j == 0) {
+        at(i, j) = static_cast<int64_t>(i + j);
+        continue;
+      }
+      const int64_t replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
+      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
+      }
+    }
+  }
+  return d.back();
+}
+
+// learning_rate -> lr.
+std::string initials(std::string_view name) {
+  std::string letters;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (i == 0 || name[i - 1] == '_') {
+      letters += name[i];
+    }
+  }
+  return letters;
+}
+
+// Edit distance, but people also shorten a name to its initials and lengthen it by a word.
+int64_t name_distance(std::string_view typed, std::string_view name) {
+  if (typed.size() > 1 && typed == initials(name)) {
+    return 1;
+  }
+  const int64_t distance = edit_distance(typed, name);
+  const size_t common = std::min(typed.size(), name.size());
+  const bool is_prefix = common >= 3 && typed.substr(0, common) == name.substr(0, common);
+  return is_prefix ? std::min<int64_t>(distance, 2) : distance;
+}
+
+}  // namespace
+
+Setting& Setting::defaults_to(std::string text) {
+  default_text = std::move(text);
+  return *this;
+}
+
+Setting& Setting::fixed_on_resume() {
+  on_resume = OnResume::kFixed;
+  return *this;
+}
+
+Setting& Setting::asked_each_time() {
+  on_resume = OnResume::kAsked;
+  return *this;
+}
+
+Setting& Setting::empty_allowed() {
+  may_be_empty = true;
+  return *this;
+}
+
+bool Setting::value_is_optional() const {
+  return is_switch || std::holds_alternative<std::optional<std::string>*>(target);
+}
+
+std::string Setting::assign_text(std::string_view text) const {
+  return std::visit(
+      Overloaded{
+          [&](bool* member) { return assign_bool(*member, parse_bool(text)); },
+          [&](int64_t* member) {
+            return assign_number(whole, *member, parse_whole<int64_t>(text));
+          },
+          [&](double* member) { return assign_number(real, *member, parse_whole<double>(text)); },
+          [&](std::string* member) { return assign_string(*this, *member, text); },
+          [&](std::optional<std::string>* member) { return assign_optional(*member, text); }},
+      target);
+}
+
+std::string Setting::assign_json(const Json& value) const {
+  const auto text_of = [&value](auto assign) {
+    return value.is_string() ? assign(value.get_ref<const std::string&>())
+                             : std::string("is not a text in quotes");
+  };
+  return std::visit(
+      Overloaded{
+          [&](bool* member) {
+            return value.is_boolean() ? assign_bool(*member, value.get<bool>())
+                                      : std::string("is not true or false");
+          },
+          [&](int64_t* member) { return assign_number(whole, *member, whole_of(value)); },
+          [&](double* member) {
+            return assign_number(
+                real, *member,
+                value.is_number() ? std::optional<double>(value.get<double>()) : std::nullopt);
+          },
+          [&](std::string* member) {
+            return text_of(
+                [&](const std::string& text) { return assign_string(*this, *member, text); });
+          },
+          [&](std::optional<std::string>* member) {
+            if (value.is_null()) {
+              member->reset();
+              return std::string();
+            }
+            return text_of([&](const std::string& text) { return assign_optional(*member, text); });
+          }},
+      target);
+}
+
+std::string Setting::text() const {
+  return std::visit(Overloaded{[](const std::string* member) { return *member; },
+                               [](const std::optional<std::string>* member) {
+                                 return member->value_or(std::string());
+                               },
+                               [](const auto* member) { return fmt::format("{}", *member); }},
+                    target);
+}
+
+Json Setting::json() const {
+  return std::visit(Overloaded{[](const std::optional<std::string>* member) {
+                                 return *member ? Json(**member) : Json(nullptr);
+                               },
+                               [](const auto* member) { return Json(*member); }},
+                    target);
+}
+
+void SettingList::group(std::string name) {
+  group_ = std::move(name);
+}
+
+Setting& SettingList::add(Setting setting) {
+  CHARGRAD_DCHECK(find(setting.name) == nullptr, "settings: ", setting.name, " is there twice");
+  setting.group = group_;
+  settings_.push_back(std::move(setting));
+  return settings_.back();
+}
+
+Setting& SettingList::boolean(std::string name, bool& member, std::string help) {
+  Setting setting;
+  setting.name = std::move(name);
+  setting.help = std::move(help);
+  setting.placeholder = "true|false";
+  setting.target = &member;
+  return add(std::move(setting));
+}
+
+Setting& SettingList::toggle(std::string name, bool& member, std::string help) {
+  Setting& setting = boolean(std::move(name), member, std::move(help));
+  setting.is_switch = true;
+  return setting;
+}
+
+Setting& SettingList::whole(std::string name, int64_t& member, WholeRange range, std::string unit,
+                            std::string help) {
+  Setting setting;
+  setting.name = std::move(name);
+  setting.help = std::move(help);
+  setting.unit = std::move(unit);
+  setting.placeholder = "N";
+  setting.target = &member;
+  setting.whole = range;
+  return add(std::move(setting));
+}
+
+Setting& SettingList::real(std::string name, double& member, RealRange range, std::string unit,
+                           std::string help) {
+  Setting setting;
+  setting.name = std::move(name);
+  setting.help = std::move(help);
+  setting.unit = std::move(unit);
+  setting.placeholder = "X";
+  setting.target = &member;
+  setting.real = range;
+  return add(std::move(setting));
+}
+
+Setting& SettingList::choice(std::string name, std::string& member,
+                             std::vector<std::string> choices, std::string help) {
+  Setting& setting =
+      text(std::move(name), member, fmt::format("{}", fmt::join(choices, "|")), std::move(help));
+  setting.choices = std::move(choices);
+  return setting;
+}
+
+Setting& SettingList::text(std::string name, std::string& member, std::string placeholder,
+                           std::string help) {
+  Setting setting;
+  setting.name = std::move(name);
+  setting.help = std::move(help);
+  setting.placeholder = std::move(placeholder);
+  setting.target = &member;
+  return add(std::move(setting));
+}
+
+Setting& SettingList::optional_text(std::string name, std::optional<std::string>& member,
+                                    std::string placeholder, std::string help) {
+  Setting setting;
+  setting.name = std::move(name);
+  setting.help = std::move(help);
+  setting.placeholder = std::move(placeholder);
+  setting.target = &member;
+  return add(std::move(setting));
+}
+
+const Setting* SettingList::find(std::string_view name) const {
+  const auto found = std::find_if(settings_.begin(), settings_.end(),
+                                  [name](const Setting& setting) { return setting.name == name; });
+  return found == settings_.end() ? nullptr : &*found;
+}
+
+std::string SettingList::nearest(std::string_view name) const {
+  // Longer names are no typing mistakes, and the distance costs the product of the lengths.
+  constexpr size_t kLongest = 64;
+  if (name.size() > kLongest) {
+    return {};
+  }
+  int64_t best = std::max<int64_t>(2, static_cast<int64_t>(name.size()) / 2) + 1;
+  std::string nearest;
+  for (const Setting& setting : settings_) {
+    const int64_t distance = name_distance(name, setting.name);
+    if (distance < best) {
+      best = distance;
+      nearest = setting.name;
+    }
+  }
+  return nearest;
+}
+
+Json to_json(const SettingList& settings) {
+  Json object = Json::object();
+  for (const Setting& setting : settings) {
+    object[setting.name] = setting.json();
+  }
+  return object;
+}
+
+std::string shown(std::string_view text, size_t longest) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
+    if (line.size() > longest) {
+      // No half of a UTF-8 character stays.
+      while (line.size() > 1 && (static_cast<unsigned char>(line.back()) & 0xc0) == 0x80) {
+        line.pop_back();
+      }
+      line.pop_back();
+      return line + "...";
+    }
+  }
+  return line;
+}
+
+std::string shown_json(const Json& value) {
+  return shown(value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+}
+
+}  // namespace chargrad::train
