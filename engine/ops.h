@@ -309,8 +309,8 @@ Tensor softmax(const Tensor& x, int64_t dim = -1);
 Tensor log_softmax(const Tensor& x, int64_t dim = -1);
 
 // Mean over the targets that are not ignore_index of -log softmax(logits)[target].
-//   logits (..., V) floating, target (...) int64 in [0, V) or ignore_index -> []. NaN when every
-//   target is ignored.
+//   logits (..., V) floating, target (...) int64 in [0, V) or ignore_index -> [], float32 for
+//   bfloat16 logits. NaN when every target is ignored; the gradient is then zero.
 //   dlogits = dy * (softmax(logits) - onehot(target)) / count; saves logits, target and one
 //   number a row.
 //   As torch.nn.functional.cross_entropy, except that the classes are the last dim.
