@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <utf8.h>
 
 #include <algorithm>
 #include <charconv>
