@@ -40,7 +40,7 @@ class Saved {
 // An undefined tensor may be saved; it comes back undefined.
 template <class... Tensors>
 Saved save(const Tensors&... tensors) {
-  return Saved({tensors...});
+  return Saved(std::vector<Tensor>{tensors...});
 }
 
 // dy has the output's shape and dtype and may be non-contiguous. Runs with gradients switched

@@ -1,0 +1,157 @@
+// Parts of a tensor: narrow, slice, select, split, chunk; and parts joined: cat, stack.
+#include <algorithm>
+
+#include "engine/ops.h"
+#include "engine/ops_common.h"
+
+namespace chargrad {
+namespace {
+
+// Indices start, start + step, ... of dim d, `length` of them, as a view outside the graph.
+Tensor piece(const Tensor& x, int64_t d, int64_t start, int64_t length, int64_t step) {
+  const auto i = static_cast<size_t>(d);
+  Shape shape = x.shape(), strides = x.strides();
+  shape[i] = length;
+  strides[i] *= step;
+  const int64_t offset = x.storage_offset() + (length > 0 ? start * x.strides()[i] : 0);
+  return as_strided(x, std::move(shape), std::move(strides), offset);
+}
+
+// The same, recorded: dx is zero but for the piece, which is dy.
+Tensor recorded_piece(const char* op, const Tensor& x, int64_t d, int64_t start, int64_t length,
+                      int64_t step) {
+  const Shape before = x.shape();
+  return record(op, piece(x, d, start, length, step), {x}, save(),
+                [before, d, start, length, step](const Tensor& dy, const Saved&) -> Grads {
+                  const Tensor dx = zeros(before, dy.dtype());
+                  copy_(piece(dx, d, start, length, step), dy);
+                  return {dx};
+                });
+}
+
+void check_has_dims(const char* op, const Tensor& x) {
+  CHARGRAD_CHECK(x.dim() > 0, op, ": a tensor of shape [] has no dim to take a part of");
+}
+
+}  // namespace
+
+Tensor narrow(const Tensor& x, int64_t dim, int64_t start, int64_t length) {
+  check_has_dims("narrow", x);
+  const int64_t d = wrap_dim("narrow", x, dim), n = x.size(d);
+  const int64_t begin = start < 0 ? start + n : start;
+  CHARGRAD_CHECK(begin >= 0 && length >= 0 && begin <= n && length <= n - begin, "narrow: start ",
+                 start, " and length ", length, " leave dim ", dim, " of shape ", x.shape());
+  return recorded_piece("narrow", x, d, begin, length, 1);
+}
+
+Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  check_has_dims("slice", x);
+  CHARGRAD_CHECK(step >= 1, "slice: step must be at least 1, got ", step);
+  const int64_t d = wrap_dim("slice", x, dim), n = x.size(d);
+  const auto clamped = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
+  const int64_t begin = clamped(start), stop = std::max(clamped(end), begin);
+  return recorded_piece("slice", x, d, begin, (stop - begin + step - 1) / step, step);
+}
+
+Tensor select(const Tensor& x, int64_t dim, int64_t index) {
+  check_has_dims("select", x);
+  const int64_t d = wrap_dim("select", x, dim), n = x.size(d);
+  CHARGRAD_CHECK(index >= -n && index < n, "select: index ", index, " is out of range for dim ",
+                 dim, " of shape ", x.shape());
+  const int64_t at = index < 0 ? index + n : index;
+  Shape shape = x.shape(), strides = x.strides();
+  shape.erase(shape.begin() + d);
+  strides.erase(strides.begin() + d);
+  const Tensor y =
+      as_strided(x, std::move(shape), std::move(strides), x.storage_offset() + at * x.stride(d));
+  const Shape before = x.shape();
+  return record("select", y, {x}, save(), [before, d, at](const Tensor& dy, const Saved&) -> Grads {
+    const Tensor dx = zeros(before, dy.dtype());
+    copy_(select(dx, d, at), dy);
+    return {dx};
+  });
+}
+
+std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {
+  check_has_dims("split", x);
+  const int64_t d = wrap_dim("split", x, dim);
+  int64_t total = 0;
+  for (const int64_t size : sizes) {
+    CHARGRAD_CHECK(size >= 0, "split: sizes must not be negative, got ", sizes);
+    total += size;
+  }
+  CHARGRAD_CHECK(total == x.size(d), "split: sizes ", sizes, " must add up to dim ", dim,
+                 " of shape ", x.shape());
+  std::vector<Tensor> pieces;
+  int64_t start = 0;
+  for (const int64_t size : sizes) {
+    pieces.push_back(narrow(x, d, start, size));
+    start += size;
+  }
+  return pieces;
+}
+
+std::vector<Tensor> split(const Tensor& x, int64_t split_size, int64_t dim) {
+  check_has_dims("split", x);
+  const int64_t n = x.size(wrap_dim("split", x, dim));
+  CHARGRAD_CHECK(split_size > 0, "split: split_size must be positive, got ", split_size);
+  std::vector<int64_t> sizes;
+  for (int64_t start = 0; start < n; start += split_size) {
+    sizes.push_back(std::min(split_size, n - start));
+  }
+  return split(x, sizes.empty() ? std::vector<int64_t>{0} : sizes, dim);
+}
+
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
+  check_has_dims("chunk", x);
+  CHARGRAD_CHECK(chunks > 0, "chunk: the number of chunks must be positive, got ", chunks);
+  const int64_t n = x.size(wrap_dim("chunk", x, dim));
+  return split(x, std::max<int64_t>(1, (n + chunks - 1) / chunks), dim);
+}
+
+Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {
+  CHARGRAD_CHECK(!tensors.empty(), "cat: at least one tensor is required");
+  check_has_dims("cat", tensors[0]);
+  const int64_t d = wrap_dim("cat", tensors[0], dim);
+  Shape shape = tensors[0].shape();
+  DType dtype = tensors[0].dtype();
+  std::vector<int64_t> sizes;
+  shape[static_cast<size_t>(d)] = 0;
+  for (const Tensor& x : tensors) {
+    Shape expected = x.shape();
+    if (x.dim() == tensors[0].dim()) {
+      expected[static_cast<size_t>(d)] = shape[static_cast<size_t>(d)];
+    }
+    CHARGRAD_CHECK(expected == shape, "cat: shapes must be equal outside dim ", dim, ", got ",
+                   tensors[0].shape(), " and ", x.shape());
+    sizes.push_back(x.size(d));
+    shape[static_cast<size_t>(d)] += sizes.back();
+    dtype = promote_types(dtype, x.dtype());
+  }
+
+  const Tensor y = empty(shape, dtype);
+  int64_t start = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    copy_(piece(y, d, start, sizes[i], 1), tensors[i].detach());
+    start += sizes[i];
+  }
+  return record("cat", y, tensors, save(), [sizes, d](const Tensor& dy, const Saved&) -> Grads {
+    return split(dy, sizes, d);
+  });
+}
+
+Tensor stack(const std::vector<Tensor>& tensors, int64_t dim) {
+  CHARGRAD_CHECK(!tensors.empty(), "stack: at least one tensor is required");
+  std::vector<Tensor> rows;
+  for (const Tensor& x : tensors) {
+    CHARGRAD_CHECK(x.shape() == tensors[0].shape(), "stack: shapes must be equal, got ",
+                   tensors[0].shape(), " and ", x.shape());
+    const int64_t rank = x.dim() + 1;
+    CHARGRAD_CHECK(dim >= -rank && dim < rank, "stack: dim ", dim, " is out of range for shape ",
+                   x.shape());
+    rows.push_back(unsqueeze(x, dim));
+  }
+  return cat(rows, dim);
+}
+
+}  // namespace chargrad
