@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/code_points.h"
 #include "engine/check.h"
 
 namespace chargrad::train {
@@ -49,10 +50,6 @@ std::optional<bool> parse_bool(std::string_view text) {
   return std::nullopt;
 }
 
-bool is_utf8(std::string_view text) {
-  return utf8::is_valid(text.begin(), text.end());
-}
-
 std::string assign_bool(bool& member, std::optional<bool> value) {
   if (!value) {
     return "is not true, false, 1 or 0";
@@ -88,7 +85,7 @@ std::string assign_string(const Setting& setting, std::string& member, std::stri
     }
   } else if (value.empty() && !setting.may_be_empty) {
     return "is empty";
-  } else if (!is_utf8(value)) {
+  } else if (!data::is_utf8(value)) {
     return "is not UTF-8";
   }
   member = value;
@@ -96,7 +93,7 @@ std::string assign_string(const Setting& setting, std::string& member, std::stri
 }
 
 std::string assign_optional(std::optional<std::string>& member, std::string_view value) {
-  if (!is_utf8(value)) {
+  if (!data::is_utf8(value)) {
     return "is not UTF-8";
   }
   member = std::string(value);
