@@ -64,7 +64,7 @@ TEST(Metrics, NumbersThatJsonLacksAreNull) {
 TEST(Metrics, NamesTheFileThatItCannotOpen) {
   const TempDir dir;
   try {
-    MetricsFile(dir.path("no/metrics.jsonl"));
+    const MetricsFile file(dir.path("no/metrics.jsonl"));
     FAIL() << "opened";
   } catch (const std::runtime_error& error) {
     EXPECT_EQ(std::string(error.what()).rfind("metrics: cannot open /", 0), 0U) << error.what();
