@@ -1,0 +1,40 @@
+#include "train/signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <initializer_list>
+
+namespace chargrad::train {
+namespace {
+
+volatile std::sig_atomic_t received = 0;
+
+void on_signal(int signal) {
+  if (received != 0) {
+    _exit(exit_status_of(signal));
+  }
+  received = signal;
+}
+
+}  // namespace
+
+void watch_signals() {
+  struct sigaction action = {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+int stop_signal() {
+  return received;
+}
+
+int exit_status_of(int signal) {
+  return signal == SIGINT ? 130 : 143;
+}
+
+}  // namespace chargrad::train

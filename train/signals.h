@@ -1,0 +1,16 @@
+// Ctrl-C and its relatives: the first asks for a stop between two steps, the second ends the
+// process at once.
+#pragma once
+
+namespace chargrad::train {
+
+// Catches SIGINT, SIGTERM and SIGHUP from here on.
+void watch_signals();
+
+// The signal that asked for a stop, 0 while none has.
+int stop_signal();
+
+// What the program exits with after it: 130 for SIGINT, 143 for the others.
+int exit_status_of(int signal);
+
+}  // namespace chargrad::train

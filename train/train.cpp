@@ -1,0 +1,159 @@
+// train: a character model on a text file.
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+
+#include "data/dataset.h"
+#include "engine/kernels/cpu.h"
+#include "engine/threads.h"
+#include "train/args.h"
+#include "train/console.h"
+#include "train/resolve.h"
+#include "train/run_folder.h"
+#include "train/run_settings.h"
+#include "train/sha256.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+namespace chargrad::train {
+namespace {
+
+TrainSettings stored_settings(const std::string& out_dir) {
+  find_checkpoint(out_dir, "last");  // says so where the folder holds no run
+  const RunSettings run = read_run_settings(std::filesystem::path(out_dir) / "settings.json");
+  TrainSettings settings = run.settings;
+  settings.data = run.data_path;
+  return settings;
+}
+
+// The text, its place and its checksum.
+struct Text {
+  data::Dataset dataset;
+  RunSettings described;
+};
+
+Text load_text(const TrainSettings& settings) {
+  Sha256 sha256;
+  data::Dataset dataset = data::Dataset::load(
+      settings.data, [&sha256](std::string_view bytes) { sha256.update(bytes); });
+  dataset.check_fits(settings.block_size);
+  RunSettings described;
+  described.settings = settings;
+  described.data_path = std::filesystem::absolute(settings.data).string();
+  described.data_bytes = dataset.file_bytes();
+  described.data_sha256 = sha256.hex();
+  return {std::move(dataset), std::move(described)};
+}
+
+void check_same_text(const RunSettings& stored, const RunSettings& now) {
+  if (stored.data_sha256 != now.data_sha256) {
+    throw std::runtime_error(fmt::format(
+        "{} is not the text that this run is trained on: {} bytes with SHA-256 {}, the run's had "
+        "{} bytes with {}",
+        now.data_path, now.data_bytes, now.data_sha256, stored.data_bytes, stored.data_sha256));
+  }
+}
+
+TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
+  TrainEvents events;
+  events.on_iter = [out](const IterMetrics& m) { out->info(iter_line(m.iter, m.loss, m.ms, m.tokens_per_s)); };
+  events.on_eval = [out](const EvalMetrics& m) {
+    out->info(eval_line(m.iter, m.train_loss, m.val_loss));
+    out->flush();
+  };
+  events.stop_signal = stop_signal;
+  return events;
+}
+
+void print_start(spdlog::logger& out, const TrainSettings& settings, const Text& text,
+                 const Trainer& trainer) {
+  TrainSettings shown = settings;
+  out.info("{}", settings_text(setting_list(shown)));
+  int64_t parameters = 0;
+  for (const Tensor& parameter : trainer.model().parameters()) {
+    parameters += parameter.numel();
+  }
+  out.info("{} characters, {} symbols, {} for training, {} for validation", text.dataset.size(),
+           text.dataset.vocab().size(), text.dataset.size(data::Split::kTrain),
+           text.dataset.size(data::Split::kVal));
+  out.info("{} parameters, {} threads, {} kernels", parameters, num_threads(),
+           kernels::tier_name(kernels::active_tier()));
+  out.flush();
+}
+
+// Where everything is, and how to go on; the exit status.
+int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& trainer,
+           StopReason reason) {
+  const std::string& dir = settings.out_dir;
+  if (reason == StopReason::kSignal) {
+    out.info("stopped before iteration {}; go on with: train --out_dir={} --resume",
+             trainer.next_iter(), dir);
+    return exit_status_of(stop_signal());
+  }
+  out.info("{} at iteration {}; {}/last and {}/best hold the model; sample --out_dir={}",
+           reason == StopReason::kTimeIsUp ? "time is up" : "done", trainer.next_iter() - 1, dir,
+           dir, dir);
+  return 0;
+}
+
+int train(const TrainSettings& settings) {
+  set_num_threads(static_cast<int>(settings.threads));
+  kernels::active_tier();  // refuses a wrong CHARGRAD_CPU before anything is done
+  const auto out = spdlog::stdout_logger_st("train");
+  out->set_pattern("%v");
+
+  const Text text = load_text(settings);
+  if (settings.resume) {
+    check_same_text(read_run_settings(std::filesystem::path(settings.out_dir) / "settings.json"),
+                    text.described);
+  }
+  if (settings.eval_only) {
+    const TrainEvents events = console_events(out);
+    Trainer trainer = settings.resume
+                          ? Trainer::resume(settings, text.dataset,
+                                            find_checkpoint(settings.out_dir, "last"), events)
+                          : Trainer(settings, text.dataset, events);
+    print_start(*out, settings, text, trainer);
+    const EvalMetrics m = trainer.evaluate_only();
+    out->info(eval_line(m.iter, m.train_loss, m.val_loss));
+    return 0;
+  }
+
+  RunFolder folder = settings.resume ? RunFolder::resume(settings.out_dir)
+                                     : RunFolder::start(settings.out_dir, settings.overwrite);
+  watch_signals();
+  Trainer trainer = settings.resume ? Trainer::resume(settings, text.dataset,
+                                                      find_checkpoint(settings.out_dir, "last"),
+                                                      console_events(out))
+                                    : Trainer(settings, text.dataset, console_events(out));
+  if (settings.resume) {
+    cut_metrics(folder.metrics_file().string(), trainer.next_iter(), trainer.eval_done());
+  }
+  write_run_settings(folder.settings_file(), text.described);
+  print_start(*out, settings, text, trainer);
+  const StopReason reason = trainer.run(folder);
+  return finish(*out, settings, trainer, reason);
+}
+
+int run(int argc, const char* const* argv) {
+  const Program& program = train_program();
+  return run_program(program, [&] {
+    TrainSettings defaults;
+    const Arguments arguments = parse_arguments(program, setting_list(defaults), argc, argv);
+    if (arguments.help || arguments.version) {
+      fmt::print("{}", arguments.help ? help_text(program, setting_list(defaults))
+                                      : version_text(program) + "\n");
+      return 0;
+    }
+    return train(resolve_train(arguments, stored_settings));
+  });
+}
+
+}  // namespace
+}  // namespace chargrad::train
+
+int main(int argc, char** argv) {
+  return chargrad::train::run(argc, argv);
+}

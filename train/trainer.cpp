@@ -1,0 +1,226 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "engine/autocast.h"
+#include "engine/ops.h"
+
+namespace chargrad::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// The type of the parameters; bfloat16 runs keep them in float32.
+DType parameter_dtype(const TrainSettings& settings) {
+  return settings.dtype == "float64" ? kFloat64 : kFloat32;
+}
+
+DType product_dtype(const TrainSettings& settings) {
+  return settings.dtype == "bfloat16" ? kBFloat16 : parameter_dtype(settings);
+}
+
+LoadedModel fresh_model(const TrainSettings& settings, const data::Vocab& vocab) {
+  manual_seed(static_cast<uint64_t>(settings.seed));
+  const ModelConfig config = model_config(settings, vocab.size());
+  return {config, vocab, make_model(config, default_generator())};
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, TrainEvents events,
+                 LoadedModel loaded)
+    : settings_(settings),
+      dataset_(dataset),
+      events_(std::move(events)),
+      batches_(dataset, settings.batch_size, settings.block_size),
+      config_(loaded.config),
+      model_(std::move(loaded.model)),
+      schedule_{settings.learning_rate, settings.min_lr, settings.warmup_iters,
+                settings.lr_decay_iters, settings.decay_lr} {
+  model_->to(parameter_dtype(settings_));
+  optim::AdamWOptions options;
+  options.beta1 = settings_.beta1;
+  options.beta2 = settings_.beta2;
+  options.weight_decay = settings_.weight_decay;
+  optimizer_ = std::make_unique<optim::AdamW>(model_->named_parameters(), options);
+}
+
+Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, TrainEvents events)
+    : Trainer(settings, dataset, std::move(events), fresh_model(settings, dataset.vocab())) {
+  state_.batch = batches_.draw(data::Split::kTrain, default_generator());
+}
+
+Trainer Trainer::resume(const TrainSettings& settings, const data::Dataset& dataset,
+                        const std::filesystem::path& checkpoint, TrainEvents events) {
+  LoadedModel loaded = read_model(checkpoint);
+  if (!(loaded.vocab == dataset.vocab())) {
+    throw std::runtime_error(fmt::format("{}: its {} symbols are not the {} of the text {}",
+                                         (checkpoint / "vocab.json").string(), loaded.vocab.size(),
+                                         dataset.vocab().size(), settings.data));
+  }
+  if (!(loaded.config == model_config(settings, dataset.vocab().size()))) {
+    throw std::runtime_error(fmt::format("{}: not the model that the run's settings describe",
+                                         (checkpoint / "config.json").string()));
+  }
+  Trainer trainer(settings, dataset, std::move(events), std::move(loaded));
+  trainer.state_ = read_trainer(checkpoint, settings.batch_size,
+                                dataset.window_count(data::Split::kTrain, settings.block_size),
+                                *trainer.optimizer_, default_generator());
+  trainer.saved_ = {trainer.state_.next_iter, trainer.state_.eval_done};
+  return trainer;
+}
+
+bool Trainer::at_evaluation() const {
+  return state_.next_iter % settings_.eval_interval == 0 && !state_.eval_done;
+}
+
+StopReason Trainer::run(RunFolder& folder) {
+  const auto start = Clock::now();
+  auto last_save = start;
+  Output output{folder, MetricsFile(folder.metrics_file())};
+  StopReason reason = StopReason::kFinished;
+  while (state_.next_iter <= settings_.max_iters) {
+    if (at_evaluation()) {
+      regular_evaluation(output);
+      last_save = Clock::now();
+    }
+    if (stopped()) {
+      reason = StopReason::kSignal;
+      break;
+    }
+    if (settings_.max_seconds > 0 && seconds_since(start) >= settings_.max_seconds) {
+      reason = StopReason::kTimeIsUp;
+      break;
+    }
+    if (settings_.checkpoint_minutes > 0 &&
+        seconds_since(last_save) >= 60 * settings_.checkpoint_minutes) {
+      output.metrics.sync();
+      save_if_changed(output);
+      last_save = Clock::now();
+    }
+    step(output);
+  }
+  output.metrics.sync();
+  save_if_changed(output);
+  return reason;
+}
+
+Tensor Trainer::loss(const Batch& batch) const {
+  const AutocastGuard autocast(product_dtype(settings_));
+  return model_->loss(batch.inputs, batch.targets);
+}
+
+std::optional<EvalMetrics> Trainer::evaluate(Generator& generator) {
+  const NoGradGuard no_grad;
+  model_->eval();
+  EvalMetrics result{state_.next_iter, 0, 0};
+  for (const data::Split split : {data::Split::kTrain, data::Split::kVal}) {
+    double sum = 0;
+    for (int64_t i = 0; i < settings_.eval_iters; ++i) {
+      if (stopped()) {
+        model_->train();
+        return std::nullopt;
+      }
+      sum += loss(batches_.at(split, batches_.draw(split, generator))).item();
+    }
+    (split == data::Split::kTrain ? result.train_loss : result.val_loss) =
+        sum / static_cast<double>(settings_.eval_iters);
+  }
+  model_->train();
+  return result;
+}
+
+EvalMetrics Trainer::evaluate_only() {
+  Generator copy = default_generator();
+  const std::optional<EvalMetrics> result = evaluate(copy);
+  if (!result) {
+    throw std::runtime_error("the evaluation was interrupted");
+  }
+  return *result;
+}
+
+void Trainer::regular_evaluation(Output& output) {
+  Generator generator = default_generator();
+  const std::optional<EvalMetrics> result = evaluate(generator);
+  if (!result) {
+    return;  // interrupted: as if it had not begun
+  }
+  default_generator() = generator;
+  state_.eval_done = true;
+  const bool is_best = std::isfinite(result->val_loss) &&
+                       (!state_.best_val_loss || result->val_loss < *state_.best_val_loss);
+  if (is_best) {
+    state_.best_val_loss = result->val_loss;
+  }
+  output.metrics.write(*result);
+  output.metrics.sync();
+  if (events_.on_eval) {
+    events_.on_eval(*result);
+  }
+  save(output, is_best);
+}
+
+double Trainer::accumulate_gradients() {
+  const auto micro_steps = static_cast<double>(settings_.gradient_accumulation_steps);
+  double sum = 0;
+  for (int64_t i = 0; i < settings_.gradient_accumulation_steps; ++i) {
+    const Tensor micro_loss = loss(batches_.at(data::Split::kTrain, state_.batch)) / micro_steps;
+    sum += micro_loss.item();
+    state_.batch = batches_.draw(data::Split::kTrain, default_generator());
+    micro_loss.backward();
+  }
+  return sum;
+}
+
+void Trainer::step(Output& output) {
+  const auto start = Clock::now();
+  const int64_t iter = state_.next_iter;
+  const double learning_rate = schedule_.at(iter);
+  const double mean_loss = accumulate_gradients();
+  const double norm = optim::clip_grad_norm_(model_->parameters(), settings_.grad_clip);
+  if (!std::isfinite(mean_loss) || !std::isfinite(norm)) {
+    throw std::runtime_error(fmt::format(
+        "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}; a "
+        "lower --learning_rate may help",
+        iter, mean_loss, norm));
+  }
+  optimizer_->set_learning_rate(learning_rate);
+  optimizer_->step();
+  model_->zero_grad();
+  state_.next_iter = iter + 1;
+  state_.eval_done = false;
+
+  if (iter % settings_.log_interval == 0) {
+    const double seconds = seconds_since(start);
+    const auto tokens =
+        static_cast<double>(batches_.tokens() * settings_.gradient_accumulation_steps);
+    const IterMetrics line{iter, mean_loss, learning_rate, norm, seconds * 1e3, tokens / seconds};
+    output.metrics.write(line);
+    if (events_.on_iter) {
+      events_.on_iter(line);
+    }
+  }
+}
+
+void Trainer::save(Output& output, bool is_best) {
+  output.folder.save(state_.next_iter, is_best, [this](const std::filesystem::path& folder) {
+    write_model(folder, config_, dataset_.vocab(), *model_);
+    write_trainer(folder, state_, *optimizer_, default_generator());
+  });
+  saved_ = {state_.next_iter, state_.eval_done};
+}
+
+void Trainer::save_if_changed(Output& output) {
+  if (saved_ != std::pair(state_.next_iter, state_.eval_done)) {
+    save(output, /*is_best=*/false);
+  }
+}
+
+}  // namespace chargrad::train

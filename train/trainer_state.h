@@ -1,0 +1,32 @@
+// What a checkpoint holds besides the model: where the run is, and the optimizer's moments.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "engine/generator.h"
+#include "train/optim/adamw.h"
+
+namespace chargrad::train {
+
+struct TrainerState {
+  int64_t next_iter = 0;
+  bool eval_done = false;  // of next_iter
+  std::optional<double> best_val_loss;
+  std::vector<int64_t> batch;  // start offsets of the training batch that is drawn already
+};
+
+// Writes trainer.json (the state, the optimizer's steps, the generator) and trainer.safetensors
+// (the moments) into `folder`.
+void write_trainer(const std::filesystem::path& folder, const TrainerState& state,
+                   const optim::AdamW& optimizer, const Generator& generator);
+
+// Reads them back into the optimizer and the generator. Each batch offset must be in
+// [0, windows), their number batch_size. Throws std::runtime_error naming the file and what is
+// wrong, before anything is changed.
+TrainerState read_trainer(const std::filesystem::path& folder, int64_t batch_size, int64_t windows,
+                          optim::AdamW& optimizer, Generator& generator);
+
+}  // namespace chargrad::train
