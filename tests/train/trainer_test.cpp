@@ -1,0 +1,269 @@
+// The loop: order of events, checkpoints, exact continuation.
+#include "train/trainer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "engine/ops.h"
+#include "tests/train/temp_dir.h"
+#include "train/safetensors.h"
+
+namespace chargrad::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+std::string some_text() {
+  std::string text;
+  for (int i = 0; i < 300; ++i) {
+    text += "line " + std::to_string(i * 7919 % 1000) + " of a text\n";
+  }
+  return text;
+}
+
+TrainSettings tiny() {
+  TrainSettings s;
+  s.n_layer = 2;
+  s.n_head = 2;
+  s.n_embd = 16;
+  s.block_size = 8;
+  s.batch_size = 4;
+  s.gradient_accumulation_steps = 2;
+  s.dropout = 0.2;
+  s.max_iters = 12;
+  s.lr_decay_iters = 12;
+  s.warmup_iters = 3;
+  s.eval_interval = 5;
+  s.eval_iters = 2;
+  return s;
+}
+
+// Losses by iteration, as they were reported.
+struct Log {
+  std::map<int64_t, double> iters;
+  std::vector<int64_t> evals;
+
+  TrainEvents events(const std::function<int()>& stop = {}) {
+    TrainEvents e;
+    e.on_iter = [this](const IterMetrics& m) { iters[m.iter] = m.loss; };
+    e.on_eval = [this](const EvalMetrics& m) { evals.push_back(m.iter); };
+    e.stop_signal = stop;
+    return e;
+  }
+};
+
+class TrainerTest : public testing::Test {
+ protected:
+  TrainerTest() : dataset_(data::Dataset::load(dir_.write("text", some_text()))) {}
+
+  fs::path run(const std::string& name) const { return dir_.path(name); }
+
+  StopReason train(const std::string& name, const TrainSettings& s, Log& log,
+                   const std::function<int()>& stop = {}) {
+    RunFolder folder = RunFolder::start(run(name), false);
+    return Trainer(s, dataset_, log.events(stop)).run(folder);
+  }
+
+  StopReason resume(const std::string& name, const TrainSettings& s, Log& log,
+                    const std::function<int()>& stop = {}) {
+    RunFolder folder = RunFolder::resume(run(name));
+    return Trainer::resume(s, dataset_, find_checkpoint(run(name), "last"), log.events(stop))
+        .run(folder);
+  }
+
+  // Name and bytes of every file of the last checkpoint.
+  std::map<std::string, std::string> last_files(const std::string& name) const {
+    std::map<std::string, std::string> files;
+    for (const auto& entry : fs::directory_iterator(run(name) / "last")) {
+      files[entry.path().filename().string()] =
+          dir_.read(name + "/last/" + entry.path().filename().string());
+    }
+    return files;
+  }
+
+  TempDir dir_;
+  data::Dataset dataset_;
+};
+
+TEST_F(TrainerTest, IterationsAreInclusiveAndEvaluationsLieOnTheGrid) {
+  Log log;
+  EXPECT_EQ(train("a", tiny(), log), StopReason::kFinished);
+  EXPECT_EQ(log.iters.size(), 13u);
+  EXPECT_EQ(log.iters.rbegin()->first, 12);
+  EXPECT_THAT(log.evals, ElementsAre(0, 5, 10));
+  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
+}
+
+TEST_F(TrainerTest, FirstLossIsNearThatOfAUniformGuess) {
+  Log log;
+  train("a", tiny(), log);
+  EXPECT_NEAR(log.iters[0], std::log(static_cast<double>(dataset_.vocab().size())), 0.1);
+  EXPECT_LT(log.iters[12], log.iters[0] - 0.1);
+}
+
+TEST_F(TrainerTest, AStopAndAResumeEqualTheStraightRunToTheBit) {
+  Log straight;
+  train("straight", tiny(), straight);
+  for (const int64_t stop_at : {2, 4, 5, 9}) {
+    const std::string name = "cut" + std::to_string(stop_at);
+    Log log;
+    TrainSettings first = tiny();
+    first.max_iters = stop_at;
+    train(name, first, log);
+    EXPECT_EQ(resume(name, tiny(), log), StopReason::kFinished);
+    EXPECT_EQ(log.iters, straight.iters) << stop_at;
+    EXPECT_EQ(log.evals, straight.evals) << stop_at;
+    EXPECT_EQ(last_files(name), last_files("straight")) << stop_at;
+  }
+}
+
+TEST_F(TrainerTest, ASignalDuringAnEvaluationDropsIt) {
+  Log straight;
+  train("straight", tiny(), straight);
+  for (int calls = 1; calls < 40; calls += 3) {
+    const std::string name = "signal" + std::to_string(calls);
+    Log log;
+    int count = 0;
+    const StopReason reason = train(name, tiny(), log, [&] { return ++count > calls ? 2 : 0; });
+    EXPECT_EQ(reason, StopReason::kSignal);
+    resume(name, tiny(), log);
+    EXPECT_EQ(log.iters, straight.iters) << calls;
+    EXPECT_EQ(log.evals, straight.evals) << calls;
+    EXPECT_EQ(last_files(name), last_files("straight")) << calls;
+  }
+}
+
+TEST_F(TrainerTest, TimeLimitStopsAndSaves) {
+  TrainSettings s = tiny();
+  s.max_iters = 1'000'000'000;
+  s.max_seconds = 0.2;
+  Log log;
+  EXPECT_EQ(train("a", s, log), StopReason::kTimeIsUp);
+  EXPECT_TRUE(fs::exists(run("a") / "last" / "model.safetensors"));
+}
+
+TEST_F(TrainerTest, AShortRunWithoutAnyLaterEvaluationStillSaves) {
+  TrainSettings s = tiny();
+  s.max_iters = 3;
+  s.eval_interval = 1000;
+  Log log;
+  train("a", s, log);
+  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000004");
+}
+
+TEST_F(TrainerTest, BestKeepsTheLowestValidationLoss) {
+  Log log;
+  TrainSettings s = tiny();
+  s.learning_rate = 0.05;
+  std::vector<EvalMetrics> evals;
+  RunFolder folder = RunFolder::start(run("a"), false);
+  TrainEvents events;
+  events.on_eval = [&](const EvalMetrics& m) { evals.push_back(m); };
+  Trainer(s, dataset_, events).run(folder);
+  const auto best = std::min_element(
+      evals.begin(), evals.end(),
+      [](const EvalMetrics& a, const EvalMetrics& b) { return a.val_loss < b.val_loss; });
+  EXPECT_EQ(fs::read_symlink(run("a") / "best"), fmt::format("ckpt-{:06}", best->iter));
+}
+
+TEST_F(TrainerTest, AccumulationEqualsOneLargeBatch) {
+  // The same windows as one batch of 8 and as 4 of 2.
+  TrainSettings large = tiny(), small = tiny();
+  large.dropout = small.dropout = 0;
+  large.max_iters = small.max_iters = 0;
+  large.eval_interval = small.eval_interval = 1000;
+  large.eval_iters = small.eval_iters = 1;
+  large.batch_size = 8;
+  large.gradient_accumulation_steps = 1;
+  small.batch_size = 2;
+  small.gradient_accumulation_steps = 4;
+  manual_seed(5);
+  const auto model = make_model(model_config(large, dataset_.vocab().size()), default_generator());
+  const Batches eight(dataset_, 8, 8), two(dataset_, 2, 8);
+  const std::vector<int64_t> offsets = eight.draw(data::Split::kTrain, default_generator());
+  const Batch whole = eight.at(data::Split::kTrain, offsets);
+  const Tensor loss = model->loss(whole.inputs, whole.targets);
+  loss.backward();
+  std::vector<Tensor> gradients;
+  for (const Tensor& p : model->parameters()) {
+    gradients.push_back(clone(p.grad()));
+  }
+  model->zero_grad();
+  double mean = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    const Batch part = two.at(data::Split::kTrain, {offsets[2 * i], offsets[2 * i + 1]});
+    const Tensor micro = model->loss(part.inputs, part.targets) / 4;
+    mean += micro.item();
+    micro.backward();
+  }
+  EXPECT_NEAR(mean, loss.item(), 1e-6);
+  const std::vector<Tensor> parameters = model->parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    EXPECT_LT(amax(abs(parameters[i].grad() - gradients[i])).item(), 1e-6);
+  }
+}
+
+TEST_F(TrainerTest, DropoutIsOffInEvaluationAndOnAfterIt) {
+  TrainSettings s = tiny();
+  s.dropout = 0.5;
+  Trainer trainer(s, dataset_, {});
+  const EvalMetrics first = trainer.evaluate_only(), second = trainer.evaluate_only();
+  EXPECT_EQ(first.val_loss, second.val_loss);
+  EXPECT_TRUE(trainer.model().is_training());
+}
+
+TEST_F(TrainerTest, ANonFiniteLossStopsTheRunAndKeepsTheCheckpoint) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e30;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  Log log;
+  try {
+    train("a", s, log);
+    ADD_FAILURE();
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("is not finite at iteration "));
+  }
+  for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
+    EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
+  }
+}
+
+TEST_F(TrainerTest, ResumeRefusesAnotherModelAndAnotherVocabulary) {
+  Log log;
+  train("a", tiny(), log);
+  TrainSettings wider = tiny();
+  wider.n_embd = 32;
+  EXPECT_THROW(resume("a", wider, log), std::runtime_error);
+  const data::Dataset other = data::Dataset::load(dir_.write("other", some_text() + "#"));
+  try {
+    Trainer::resume(tiny(), other, find_checkpoint(run("a"), "last"), {});
+    ADD_FAILURE();
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("symbols are not the"));
+  }
+}
+
+TEST_F(TrainerTest, MemoryStaysFlatOverSteps) {
+  TrainSettings s = tiny();
+  s.max_iters = 400;
+  s.eval_interval = 1000;
+  std::map<int64_t, int64_t> in_use;
+  TrainEvents events;
+  events.on_iter = [&](const IterMetrics& m) {
+    in_use[m.iter] = memory_stats().in_use + memory_stats().kept;
+  };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  Trainer(s, dataset_, events).run(folder);
+  EXPECT_EQ(in_use[20], in_use[400]);
+}
+
+}  // namespace
+}  // namespace chargrad::train
