@@ -34,7 +34,8 @@ HWY_INLINE float scale_row(const RowArgs& row, float* s) {
   const D d;
   const V scale = hn::Set(d, row.scale);
   const V lowest = hn::Set(d, -INFINITY);
-  V max = lowest, nans = hn::Zero(d);
+  V max = lowest;
+  auto nans = hn::Ne(lowest, lowest);
   for_lanes(row.n, [&](auto lanes, int64_t j) {
     V x = hn::Mul(lanes.load(s + j), scale);
     if (row.mask != nullptr) {
@@ -43,11 +44,9 @@ HWY_INLINE float scale_row(const RowArgs& row, float* s) {
     lanes.store(x, s + j);
     x = lanes.select(x, lowest);
     max = hn::Max(max, x);
-    nans = hn::Or(nans, hn::VecFromMask(d, hn::Ne(x, x)));
+    nans = hn::Or(nans, hn::Ne(x, x));
   });
-  const bool any_nan = !hn::AllTrue(
-      d, hn::Eq(hn::BitCast(hn::RebindToSigned<D>(), nans), hn::Zero(hn::RebindToSigned<D>())));
-  return any_nan ? NAN : hn::GetLane(hn::MaxOfLanes(d, max));
+  return hn::AllFalse(d, nans) ? hn::GetLane(hn::MaxOfLanes(d, max)) : NAN;
 }
 
 HWY_INLINE void zero_fill(float* s, int64_t from, int64_t to) {
