@@ -58,8 +58,8 @@ void copy_transposed(const Strided<2>& space, size_t i_dim, Y* y, const X* x) {
   }
   const Strided<2> outer(sizes, {y_strides, x_strides});
   const int64_t bands = (rows.size + kTile - 1) / kTile;
-  const int64_t grain = std::max<int64_t>(1, kGrain / (kTile * cols.size));
-  parallel_ranges(outer.numel() * bands, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(kTile * cols.size);
+  parallel_chunks(outer.numel() * bands, grain, [&](int64_t begin, int64_t end) {
     int64_t item = begin;
     outer.for_each_run(begin / bands, (end + bands - 1) / bands, [&](const auto& at, int64_t n) {
       for (int64_t k = 0; k < n; ++k) {

@@ -32,8 +32,8 @@ struct Groups {
 
 template <class S, class Keep>
 void triangle(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, Keep keep) {
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(cols, 1));
-  parallel_ranges(batch * rows, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(cols);
+  parallel_chunks(batch * rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       for (int64_t c = 0; c < cols; ++c) {
         y[r * cols + c] = keep(c - r % rows) ? x[r * cols + c] : S{};
@@ -55,8 +55,8 @@ int64_t first_outside(const int64_t* index, int64_t count, int64_t n) {
 
 template <class S>
 void index_select(const Selection& s, const int64_t* index, const S* x, S* y) {
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(s.inner, 1));
-  parallel_ranges(s.outer * s.count, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(s.inner);
+  parallel_chunks(s.outer * s.count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const S* row = x + (r / s.count * s.n + index[r % s.count]) * s.inner;
       std::copy(row, row + s.inner, y + r * s.inner);
@@ -68,11 +68,11 @@ template <class S>
 void index_select_backward(const Selection& s, const int64_t* index, const S* dy, S* dx) {
   const Groups groups(index, s.count, s.n);
   const int64_t blocks = (s.inner + kColumns - 1) / kColumns, items = s.outer * s.n * blocks;
-  // As many items as make up kGrain elements on average, read and written.
+  // As many items as make up kChunkElements elements on average, read and written.
   const int64_t elements = s.outer * (s.n + s.count) * s.inner;
-  const auto grain = static_cast<int64_t>(static_cast<double>(items) * kGrain /
+  const auto grain = static_cast<int64_t>(static_cast<double>(items) * kChunkElements /
                                           static_cast<double>(std::max<int64_t>(elements, 1)));
-  parallel_ranges(items, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
+  parallel_chunks(items, std::max<int64_t>(1, grain), [&](int64_t begin, int64_t end) {
     double acc[kColumns];
     for (int64_t item = begin; item < end; ++item) {
       const int64_t first = item % blocks * kColumns, row = item / blocks;  // row of [outer * n]
@@ -110,8 +110,8 @@ void gather_backward(const Strided<3>& space, int64_t step, int64_t slices, cons
   }
   const auto& stride = space.inner().stride;
   const int64_t slice = space.numel() / slices;
-  const int64_t grain = std::max<int64_t>(1, kGrain / slice);
-  parallel_ranges(slices, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(slice);
+  parallel_chunks(slices, grain, [&](int64_t begin, int64_t end) {
     space.for_each_run(begin * slice, end * slice, [&](const auto& at, int64_t n) {
       for (int64_t i = 0; i < n; ++i) {
         dx[at[2] + i * stride[2] + index[at[1] + i * stride[1]] * step] +=

@@ -101,8 +101,8 @@ void reduce_rows(const Reduction& r, const S* x, const Acc* shift, Acc* out) {
   };
   std::vector<Acc> partial(parts > 1 ? static_cast<size_t>(r.outputs() * parts) : 0);
   Acc* part_out = parts > 1 ? partial.data() : out;
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::min(count, kRowPart));
-  parallel_ranges(r.outputs() * parts, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(std::min(count, kRowPart));
+  parallel_chunks(r.outputs() * parts, grain, [&](int64_t begin, int64_t end) {
     int64_t item = begin;
     r.kept.for_each_run(begin / parts, (end + parts - 1) / parts, [&](const auto& at, int64_t n) {
       for (int64_t k = 0; k < n; ++k) {
@@ -156,8 +156,8 @@ void reduce_columns(const Reduction& r, const S* x, const Acc* shift, Acc* out) 
   const int64_t blocks = (cols + kColumns - 1) / kColumns;
   std::vector<Acc> partial(parts > 1 ? static_cast<size_t>(r.outputs() * parts) : 0);
   const int64_t work = std::min(count, kColumnPart) * std::min(cols, kColumns);
-  const int64_t grain = std::max<int64_t>(1, kGrain / work);
-  parallel_ranges(outer * blocks * parts, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(work);
+  parallel_chunks(outer * blocks * parts, grain, [&](int64_t begin, int64_t end) {
     for (int64_t item = begin; item < end; ++item) {
       const int64_t part = item % parts, block = item / parts % blocks, o = item / parts / blocks;
       const int64_t first = o * cols + block * kColumns;  // the block's first output
@@ -170,16 +170,15 @@ void reduce_columns(const Reduction& r, const S* x, const Acc* shift, Acc* out) 
     }
   });
   if (parts > 1) {
-    parallel_ranges(r.outputs(), std::max<int64_t>(1, kGrain / parts),
-                    [&](int64_t begin, int64_t end) {
-                      std::copy(partial.data() + begin, partial.data() + end, out + begin);
-                      for (int64_t part = 1; part < parts; ++part) {
-                        const Acc* from = partial.data() + part * r.outputs();
-                        for (int64_t o = begin; o < end; ++o) {
-                          out[o] = P::join(out[o], from[o]);
-                        }
-                      }
-                    });
+    parallel_chunks(r.outputs(), chunk_rows(parts), [&](int64_t begin, int64_t end) {
+      std::copy(partial.data() + begin, partial.data() + end, out + begin);
+      for (int64_t part = 1; part < parts; ++part) {
+        const Acc* from = partial.data() + part * r.outputs();
+        for (int64_t o = begin; o < end; ++o) {
+          out[o] = P::join(out[o], from[o]);
+        }
+      }
+    });
   }
 }
 

@@ -47,8 +47,8 @@ template <bool Largest, class S>
 void search(const Strided<1>& kept, int64_t n, int64_t step, const S* x, S* y, int64_t* index) {
   const bool columns = kept.inner().stride[0] == 1 && step != 1;
   const int64_t kept_step = kept.inner().stride[0];
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1));
-  parallel_ranges(kept.numel(), grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(n);
+  parallel_chunks(kept.numel(), grain, [&](int64_t begin, int64_t end) {
     int64_t o = begin;
     S best[kColumns];
     kept.for_each_run(begin, end, [&](const auto& at, int64_t run) {
@@ -84,8 +84,8 @@ void min_index(const Strided<1>& kept, int64_t n, int64_t step, const S* x, S* y
 
 template <class S>
 void cumsum(const S* x, S* y, int64_t rows, int64_t cols) {
-  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(cols, 1));
-  parallel_ranges(rows, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = chunk_rows(cols);
+  parallel_chunks(rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       S total = 0;
       for (int64_t c = 0; c < cols; ++c) {

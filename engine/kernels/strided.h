@@ -1,5 +1,5 @@
-// Walking N arrays over one index space of any rank, each with strides of its own; and loops over
-// fixed ranges on the thread pool. Holds no arithmetic.
+// Walking N arrays over one index space of any rank, each with strides of its own. Holds no
+// arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -12,27 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/threads.h"
+#include "engine/kernels/chunks.h"
 
 namespace chargrad::kernels {
-
-// Elements of one parallel chunk, and the size up to which work stays on the calling thread: 16k
-// elements take 3 to 10 microseconds, about what it costs to wake a thread.
-inline constexpr int64_t kGrain = 16384;
-
-// Calls f(begin, end) for the ranges of `grain` items that make up [0, n). The borders depend on
-// n and grain alone. A single range runs on the caller without touching the pool.
-template <class F>
-void parallel_ranges(int64_t n, int64_t grain, F&& f) {
-  if (n <= grain) {
-    if (n > 0) {
-      f(int64_t{0}, n);
-    }
-    return;
-  }
-  parallel_for((n + grain - 1) / grain,
-               [&](int64_t chunk) { f(chunk * grain, std::min(n, (chunk + 1) * grain)); });
-}
 
 // An index space and N operands in it. Dims of size 1 are dropped and neighbours that every
 // operand walks as one are merged, so that a contiguous tensor of any rank is a single run, and a
@@ -114,10 +96,10 @@ class Strided {
     }
   }
 
-  // The same over the whole space, chunks of kGrain elements on the thread pool.
+  // The same over the whole space, chunks of kChunkElements elements on the thread pool.
   template <class F>
   void parallel_runs(F&& f) const {
-    parallel_ranges(numel_, kGrain,
+    parallel_chunks(numel_, kChunkElements,
                     [&](int64_t begin, int64_t end) { for_each_run(begin, end, f); });
   }
 

@@ -69,19 +69,6 @@ TEST(Strided, RunsVisitEveryPositionInOrderFromAnyStart) {
   }
 }
 
-TEST(Strided, RangesCoverEverythingOnce) {
-  for (const int64_t n : {0, 1, 99, 100, 101, 1000, 1001}) {
-    std::vector<int> hits(static_cast<size_t>(n));
-    parallel_ranges(n, 100, [&](int64_t begin, int64_t end) {
-      EXPECT_LE(end - begin, 100);
-      for (int64_t i = begin; i < end; ++i) {
-        ++hits[static_cast<size_t>(i)];
-      }
-    });
-    EXPECT_EQ(hits, std::vector<int>(static_cast<size_t>(n), 1));
-  }
-}
-
 TEST(Strided, MapWritesAStridedOutputAndNothingElse) {
   Nd<double> y({3, 5}, {{1, 0}, {}, 2}), x({3, 5});
   x.fill(1);
