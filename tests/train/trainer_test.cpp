@@ -127,7 +127,7 @@ TEST_F(TrainerTest, AStopAndAResumeEqualTheStraightRunToTheBit) {
 TEST_F(TrainerTest, ASignalDuringAnEvaluationDropsIt) {
   Log straight;
   train("straight", tiny(), straight);
-  for (int calls = 1; calls < 40; calls += 3) {
+  for (int calls = 1; calls < 22; calls += 3) {
     const std::string name = "signal" + std::to_string(calls);
     Log log;
     int count = 0;

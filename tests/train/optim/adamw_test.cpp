@@ -14,7 +14,7 @@ using testing::DoubleNear;
 using testing::ElementsAre;
 
 Tensor parameter(const std::vector<double>& values, const Shape& shape) {
-  return from_vector(values, shape).set_requires_grad();
+  return from_vector(values, shape, kFloat32).set_requires_grad();
 }
 
 // One element by the formulas of the paper, in double.
