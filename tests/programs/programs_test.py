@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""train, sample and gradcheck as a user runs them. Each method is a test of its own in ctest.
+
+Usage: programs_test.py FOLDER_OF_PROGRAMS Class.method
+"""
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else pathlib.Path()
+TINY = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=8", "--batch_size=4",
+        "--max_iters=3", "--eval_iters=1", "--eval_interval=1000", "--warmup_iters=0"]
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="chargrad."))
+        self.addCleanup(shutil.rmtree, self.dir, True)
+
+    def text(self, content, name="text"):
+        data = content.encode() if isinstance(content, str) else content
+        (self.dir / name).write_bytes(data)
+        return self.dir / name
+
+    def run_program(self, name, *args, **kw):
+        command = [str(BIN / name), *map(str, args)]
+        return subprocess.run(command, capture_output=True, timeout=120, **kw)
+
+    def train(self, text, *args, out="run", flags=TINY):
+        r = self.run_program("train", f"--data={text}", f"--out_dir={self.dir / out}", *flags, *args)
+        self.assertEqual(r.returncode, 0, r.stderr.decode())
+        return self.dir / out
+
+    def sample(self, run, *args):
+        r = self.run_program("sample", f"--out_dir={run}", "--num_samples=1", "--max_new_tokens=20",
+                             *args)
+        self.assertEqual(r.returncode, 0, r.stderr.decode())
+        self.assertEqual(r.stderr, b"")
+        return r.stdout.decode()
+
+    def fails(self, program, *args, status=(1, 2)):
+        """The one error message: one to three lines, no abort, the status of an error."""
+        r = self.run_program(program, *args)
+        message = r.stderr.decode(errors="replace").strip()
+        self.assertIn(r.returncode, status, message)
+        self.assertLessEqual(len(message.splitlines()), 3, message)
+        self.assertTrue(message.startswith(program + ": "), message)
+        for word in ("terminate", "what():", "Segmentation"):
+            self.assertNotIn(word, message)
+        return message
+
+    def train_fails(self, text, *args):
+        out = self.dir / "refused"
+        message = self.fails("train", f"--data={text}", f"--out_dir={out}", *TINY, *args)
+        self.assertFalse((out / "last").exists())
+        return message
+
+    def vocabulary(self, run):
+        return json.loads((run / "last/vocab.json").read_text())["symbols"]
+
+    def metrics(self, run, kind):
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        return [line for line in lines if line["kind"] == kind]
+
+
+class Data(Programs):
+    def test_shorter_than_a_window(self):
+        message = self.train_fails(self.text("abc"))
+        self.assertIn("9", message)
+
+    def test_validation_split_too_short(self):
+        message = self.train_fails(self.text("abcdefgh" * 10))
+        self.assertIn("validation", message)
+        self.assertIn("8", message)
+
+    def test_exact_fit(self):
+        run = self.train(self.text("".join(chr(33 + i) for i in range(90))),
+                         "--eval_interval=1")
+        for line in self.metrics(run, "eval"):
+            self.assertGreater(line["val_loss"], 0)
+
+    def test_empty(self):
+        self.assertIn("empty", self.train_fails(self.text("")))
+
+    def test_missing_path_and_folder(self):
+        message = self.train_fails(self.dir / "nope.txt")
+        self.assertIn("nope.txt", message)
+        self.assertIn("No such file or directory", message)
+        self.assertIn(str(self.dir), self.train_fails(self.dir))
+
+    def test_invalid_utf8_names_the_offset(self):
+        message = self.train_fails(self.text(b"\x41\x92\x42" * 500))
+        self.assertRegex(message, r"offset 1\b")
+
+    def test_multi_byte_characters_are_one_symbol(self):
+        run = self.train(self.text("héé—日本\n" * 500))
+        self.assertEqual(self.vocabulary(run), sorted("hé—日本\n"))
+        self.assertTrue(set(self.sample(run)) <= set("hé—日本\n"))
+        self.assertTrue(self.sample(run, "--prompt=日").startswith("日"))
+
+    def test_byte_order_mark_is_no_symbol(self):
+        run = self.train(self.text(b"\xef\xbb\xbf" + b"hello\n" * 200))
+        self.assertEqual(self.vocabulary(run), sorted("helo\n"))
+
+    def test_carriage_returns_are_kept(self):
+        for name, text in (("crlf", b"ab\r\ncd\r\n" * 200), ("cr", b"ab\rcd\r" * 200)):
+            run = self.train(self.text(text, name), out=name + "_run")
+            self.assertEqual(self.vocabulary(run), sorted(set(text.decode())))
+
+
+class Prompt(Programs):
+    def test_unseen_character_is_named(self):
+        run = self.train(self.text("abc" * 400))
+        message = self.fails("sample", f"--out_dir={run}", "--prompt=a?b")
+        self.assertIn("'?'", message)
+        self.assertIn("U+003F", message)
+        self.assertRegex(message, r"position 1\b")
+
+    def test_empty_prompt_starts_from_a_known_symbol(self):
+        run = self.train(self.text("abc\n" * 400))
+        self.assertEqual(len(self.sample(run, "--prompt=")), 21)
+
+    def test_long_prompt_is_echoed_whole(self):
+        run = self.train(self.text("abcdefghij" * 200))
+        for length in (8, 9, 20):
+            prompt = ("abcdefghij" * 3)[:length]
+            text = self.sample(run, f"--prompt={prompt}", "--temperature=0")
+            self.assertTrue(text.startswith(prompt))
+            self.assertEqual(len(text), length + 20 + 1)
+            # Only the last block conditions the model.
+            cropped = self.sample(run, f"--prompt={prompt[-8:]}", "--temperature=0")
+            self.assertEqual(text[length:], cropped[8:])
+
+    def test_prompt_from_a_file(self):
+        run = self.train(self.text("abc\n" * 400))
+        prompt = self.text("cab", "prompt")
+        self.assertTrue(self.sample(run, f"--prompt=FILE:{prompt}").startswith("cab"))
+
+    def test_vocabulary_lives_in_the_run(self):
+        text = self.text("abcde" * 300)
+        run = self.train(text)
+        text.unlink()
+        self.assertTrue(set(self.sample(run)) <= set("abcde\n"))
+
+
+class Sampling(Programs):
+    def setUp(self):
+        super().setUp()
+        self.run_folder = self.train(self.text("the quick brown fox " * 100))
+
+    def test_temperature_zero_is_greedy(self):
+        greedy = self.sample(self.run_folder, "--temperature=0", "--seed=1")
+        self.assertEqual(greedy, self.sample(self.run_folder, "--temperature=0", "--seed=2"))
+        self.assertEqual(greedy, self.sample(self.run_folder, "--top_k=1"))
+        self.assertEqual(greedy, self.sample(self.run_folder, "--temperature=1e-30"))
+        self.assertEqual(greedy, self.sample(self.run_folder, "--top_p=0"))
+
+    def test_every_option_has_an_effect(self):
+        base = self.sample(self.run_folder)
+        for option in ("--seed=2", "--temperature=0.02", "--top_k=2", "--top_p=0.3"):
+            self.assertNotEqual(base, self.sample(self.run_folder, option), option)
+        self.assertEqual(base, self.sample(self.run_folder))
+
+    def test_top_k_above_the_vocabulary_and_zero_are_no_filter(self):
+        unfiltered = self.sample(self.run_folder, "--top_k=0")
+        self.assertEqual(unfiltered, self.sample(self.run_folder, "--top_k=100000"))
+
+    def test_values_out_of_range(self):
+        for flag in ("--temperature=-0.5", "--temperature=nan", "--temperature=inf",
+                     "--top_p=1.5", "--top_k=-1", "--max_new_tokens=-1", "--num_samples=-1"):
+            message = self.fails("sample", f"--out_dir={self.run_folder}", flag, status=(2,))
+            self.assertIn(flag.split("=")[0], message)
+
+    def test_samples_are_separated(self):
+        r = self.run_program("sample", f"--out_dir={self.run_folder}", "--num_samples=3",
+                             "--max_new_tokens=5")
+        self.assertEqual(r.stdout.decode().count("---------------\n"), 2)
+
+    def test_nothing_new_prints_the_prompt(self):
+        r = self.run_program("sample", f"--out_dir={self.run_folder}", "--num_samples=1",
+                             "--max_new_tokens=0", "--prompt=fox")
+        self.assertEqual(r.stdout, b"fox\n")
+
+    def test_closed_pipe_is_quiet(self):
+        command = (f"{BIN}/sample --out_dir={self.run_folder} --num_samples=1 "
+                   "--max_new_tokens=2000 | head -c 5")
+        r = subprocess.run(command, shell=True, capture_output=True, timeout=120)
+        self.assertEqual(r.stderr, b"")
+
+    def test_nan_model_is_named(self):
+        path = self.run_folder / "last/model.safetensors"
+        data = bytearray(path.read_bytes())
+        data[-4:] = b"\xff\xff\xff\xff"
+        path.write_bytes(bytes(data))
+        message = self.fails("sample", f"--out_dir={self.run_folder}", "--checkpoint=last")
+        self.assertIn("non-finite logits", message)
+
+    def test_missing_run(self):
+        self.assertIn("nowhere", self.fails("sample", f"--out_dir={self.dir}/nowhere"))
+
+
+class Flags(Programs):
+    def setUp(self):
+        super().setUp()
+        self.file = self.text("hello world, " * 200)
+
+    def test_plain_meanings(self):
+        for i, flag in enumerate((["--learning_rate", "1"], ["--bias", "false"], ["--bias=0"],
+                                  ["--eval-iters", "2"], ["--device=cpu", "--compile=False"])):
+            self.train(self.file, *flag, out=f"run{i}")
+
+    def test_refusals_name_the_flag(self):
+        for flag in ("--batch_size=2.5", "--batch_size=-1", "--batch_size=0",
+                     "--max_iters=99999999999999999999", "--learning_rate=1e-3abc", "--bias=maybe",
+                     "--dropout=1.5", "--dropout=nan", "--threads=-1", "--beta1=1", "--dtype=int8",
+                     "--grad_clip=-1", "--eval_interval=0"):
+            self.assertIn(flag.split("=")[0], self.train_fails(self.file, flag))
+
+    def test_unknown_flag_suggests_the_nearest(self):
+        self.assertIn("did you mean --n_layer?", self.train_fails(self.file, "--n_layers=3"))
+
+    def test_help_and_version(self):
+        for program in ("train", "sample", "gradcheck"):
+            r = self.run_program(program, "--help")
+            self.assertEqual((r.returncode, r.stderr), (0, b""))
+            self.assertIn(b"--help", r.stdout)
+            self.assertRegex(self.run_program(program, "--version").stdout.decode(), r"\d+\.\d+")
+
+    def test_config_lies_below_the_command_line(self):
+        config = self.text('{"max_iters": 1, "seed": 5} // mine', "my.json")
+        flags = [f for f in TINY if not f.startswith("--max_iters")]
+        run = self.train(self.file, f"--config={config}", "--seed=6", flags=flags)
+        settings = json.loads((run / "settings.json").read_text())["settings"]
+        self.assertEqual((settings["max_iters"], settings["seed"]), (1, 6))
+
+
+class Loop(Programs):
+    def setUp(self):
+        super().setUp()
+        self.file = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+
+    def test_a_checkpoint_exists_at_the_end(self):
+        run = self.train(self.file)
+        self.assertTrue((run / "last/model.safetensors").exists())
+
+    def test_first_learning_rate_is_not_zero(self):
+        run = self.train(self.file, "--warmup_iters=10", "--max_iters=12", "--learning_rate=1",
+                         "--log_interval=1", "--lr_decay_iters=100", "--min_lr=0.1")
+        rates = [line["lr"] for line in self.metrics(run, "iter")]
+        self.assertAlmostEqual(rates[0], 1 / 11)
+        self.assertEqual(rates.count(1.0), 1)
+
+    def test_losses_are_written_with_nine_digits(self):
+        run = self.train(self.file, "--eval_interval=1", "--log_interval=1")
+        for line in self.metrics(run, "iter"):
+            self.assertEqual(set(line), {"kind", "iter", "loss", "lr", "grad_norm", "ms",
+                                         "tokens_per_s"})
+        self.assertEqual([l["iter"] for l in self.metrics(run, "eval")], [0, 1, 2, 3])
+        raw = (run / "metrics.jsonl").read_text()
+        self.assertRegex(raw, r'"loss":\d\.\d{6,8}\b')
+
+    def test_output_lines(self):
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.dir}/run", *TINY,
+                             "--log_interval=1")
+        out = r.stdout.decode()
+        self.assertRegex(out, r"(?m)^step 0: train loss \d\.\d{4}, val loss \d\.\d{4}$")
+        self.assertRegex(out, r"(?m)^iter 3: loss \d\.\d{4}, time \d+\.\d{2}ms, \d+ tok/s$")
+        self.assertEqual(r.stderr, b"")
+
+    def test_used_folder_is_refused_until_overwritten(self):
+        run = self.train(self.file)
+        before = (run / "last/model.safetensors").read_bytes()
+        message = self.fails("train", f"--data={self.file}", f"--out_dir={run}", *TINY)
+        self.assertIn("--resume", message)
+        self.assertIn("--overwrite", message)
+        self.assertEqual((run / "last/model.safetensors").read_bytes(), before)
+        self.train(self.file, "--overwrite", "--seed=2")
+        self.assertNotEqual((run / "last/model.safetensors").read_bytes(), before)
+
+    def test_overwrite_keeps_the_old_run_when_the_text_is_bad(self):
+        run = self.train(self.file)
+        self.fails("train", f"--data={self.dir}/nope", f"--out_dir={run}", *TINY, "--overwrite")
+        self.assertTrue((run / "last/model.safetensors").exists())
+
+    def test_every_model_and_dtype_trains_and_samples(self):
+        for i, flags in enumerate((["--model=bigram"], ["--model=head", "--head_size=4"],
+                                   ["--dtype=float64"], ["--dtype=bfloat16", "--dropout=0.1"],
+                                   ["--bias=true", "--gradient_accumulation_steps=2"])):
+            run = self.train(self.file, *flags, out=f"run{i}")
+            self.sample(run)
+
+    def test_eval_only_writes_nothing(self):
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.dir}/run", *TINY,
+                             "--eval_only")
+        self.assertEqual(r.returncode, 0)
+        self.assertIn(b"step 0: train loss", r.stdout)
+        self.assertFalse((self.dir / "run").exists())
+
+    def test_resume_refuses_another_architecture_and_another_text(self):
+        run = self.train(self.file)
+        message = self.fails("train", f"--out_dir={run}", "--resume", "--n_embd=32")
+        self.assertIn("--n_embd", message)
+        self.file.write_text(self.file.read_text() + "x")
+        self.assertIn("SHA-256", self.fails("train", f"--out_dir={run}", "--resume"))
+
+    def test_resume_goes_on(self):
+        run = self.train(self.file, "--log_interval=1")
+        r = self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=6")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual([l["iter"] for l in self.metrics(run, "iter")], list(range(7)))
+
+    def test_interrupt_saves_and_exits_130(self):
+        flags = [f for f in TINY if not f.startswith("--max_iters")]
+        run = self.dir / "run"
+        p = subprocess.Popen([BIN / "train", f"--data={self.file}", f"--out_dir={run}", *flags,
+                              "--max_iters=100000000", "--log_interval=1"],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        deadline = time.time() + 60
+        while not (run / "metrics.jsonl").exists() or len(self.metrics(run, "iter")) < 3:
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.05)
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(60), 130)
+        last = self.metrics(run, "iter")[-1]["iter"]
+        self.assertEqual(os.readlink(run / "last"), f"ckpt-{last + 1:06}")
+
+    def test_memory_stays_flat(self):
+        peaks = []
+        for iters in (200, 2000):
+            flags = [f for f in TINY if not f.startswith("--max_iters")]
+            command = [BIN / "train", f"--data={self.file}", f"--out_dir={self.dir / str(iters)}",
+                       *flags, f"--max_iters={iters}", "--log_interval=100000"]
+            p = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(p.pid, 0)
+            p.returncode = os.waitstatus_to_exitcode(status)
+            self.assertEqual(p.returncode, 0)
+            peaks.append(usage.ru_maxrss)
+        self.assertLess(peaks[1] - peaks[0], 1024)
+
+    def test_read_only_folder_is_refused_before_training(self):
+        if os.geteuid() == 0:
+            blocked = self.text("", "a_file") / "run"  # below a file: not even root may
+        else:
+            (self.dir / "locked").mkdir(mode=0o500)
+            blocked = self.dir / "locked/run"
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={blocked}", *TINY)
+        self.assertEqual(r.returncode, 1)
+        self.assertNotIn(b"iter 0", r.stdout)
+
+    def test_missing_parents_are_made(self):
+        self.train(self.file, out="a/b/c")
+
+
+class Reproducible(Programs):
+    def test_threads_do_not_change_a_bit(self):
+        text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+        flags = ["--n_layer=2", "--n_head=3", "--n_embd=39", "--block_size=37", "--batch_size=5",
+                 "--max_iters=6", "--eval_interval=3", "--eval_iters=2", "--dropout=0.1",
+                 "--warmup_iters=0"]
+        digests = set()
+        for threads in (1, 2, 3, 7):
+            run = self.train(text, f"--threads={threads}", out=f"t{threads}", flags=flags)
+            digests.add(hashlib.sha256((run / "last/model.safetensors").read_bytes()).hexdigest())
+        self.assertEqual(len(digests), 1)
+
+
+class Gradcheck(Programs):
+    def test_one_op(self):
+        r = self.run_program("gradcheck", "softmax")
+        self.assertEqual(r.returncode, 0, r.stdout)
+        self.assertIn(b"softmax/", r.stdout)
+
+    def test_json(self):
+        r = self.run_program("gradcheck", "--json", "relu")
+        cases = json.loads(r.stdout)
+        self.assertGreater(len(cases), 0)
+        for case in cases:
+            self.assertEqual(set(case), {"case", "passed", "max_rel_error", "max_abs_error"})
+            self.assertTrue(case["passed"])
+
+    def test_unknown_pattern(self):
+        self.assertIn("nosuchop", self.fails("gradcheck", "nosuchop"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
