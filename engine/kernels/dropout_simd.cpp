@@ -39,19 +39,36 @@ HWY_INLINE V64 product(uint32_t factor, V64 v) {
   return hn::MulEven(hn::Set(d, factor), hn::BitCast(d, v));
 }
 
-HWY_INLINE TwoVectors philox_words(V64 block, DropoutKey key) {
+// What all blocks of a call share, spread over the lanes once: 32 registers hold it.
+struct KeyVectors {
+  V64 call_low, call_high;
+  V64 low[kPhiloxRounds], high[kPhiloxRounds];
+};
+
+HWY_INLINE KeyVectors spread(DropoutKey key) {
   const Lanes64 d;
-  V64 c0 = block, c1 = hn::ShiftRight<32>(block);
-  V64 c2 = hn::Set(d, key.call), c3 = hn::Set(d, key.call >> 32);
-  auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+  KeyVectors keys;
+  keys.call_low = hn::Set(d, key.call);
+  keys.call_high = hn::Set(d, key.call >> 32);
+  auto low = static_cast<uint32_t>(key.seed), high = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    keys.low[round] = hn::Set(d, uint64_t{low});
+    keys.high[round] = hn::Set(d, uint64_t{high});
+    low += kPhiloxBump0;
+    high += kPhiloxBump1;
+  }
+  return keys;
+}
+
+HWY_INLINE TwoVectors philox_words(V64 block, const KeyVectors& keys) {
+  const Lanes64 d;
+  V64 c0 = block, c1 = hn::ShiftRight<32>(block), c2 = keys.call_low, c3 = keys.call_high;
   for (int round = 0; round < kPhiloxRounds; ++round) {
     const V64 p0 = product(kPhiloxMultiply0, c0), p1 = product(kPhiloxMultiply1, c2);
-    c0 = hn::Xor3(hn::ShiftRight<32>(p1), c1, hn::Set(d, uint64_t{k0}));
+    c0 = hn::Xor3(hn::ShiftRight<32>(p1), c1, keys.low[round]);
     c1 = p1;
-    c2 = hn::Xor3(hn::ShiftRight<32>(p0), c3, hn::Set(d, uint64_t{k1}));
+    c2 = hn::Xor3(hn::ShiftRight<32>(p0), c3, keys.high[round]);
     c3 = p0;
-    k0 += kPhiloxBump0;
-    k1 += kPhiloxBump1;
   }
   const Words dw;
   // (c0, c1) and (c2, c3) of each block; interleaved, the blocks come out whole and in order.
@@ -88,10 +105,11 @@ void dropout_floats(const float* x, float* y, int64_t n, float scale, uint32_t t
   const VF vscale = hn::Set(d, scale);
   const VW limit = hn::Set(Words(), threshold);
   const V64 step = hn::Set(d64, hn::Lanes(d64));
+  const KeyVectors keys = spread(key);
   V64 block = first_blocks(static_cast<uint64_t>(start) / 4);
 
   for (; n >= 2 * lanes; n -= 2 * lanes, x += 2 * lanes, y += 2 * lanes) {
-    const TwoVectors words = philox_words(block, key);
+    const TwoVectors words = philox_words(block, keys);
     block = hn::Add(block, step);
     hn::StoreU(keep(hn::LoadU(d, x), vscale, words.lower, limit), d, y);
     hn::StoreU(keep(hn::LoadU(d, x + lanes), vscale, words.upper, limit), d, y + lanes);
@@ -99,7 +117,7 @@ void dropout_floats(const float* x, float* y, int64_t n, float scale, uint32_t t
   if (n == 0) {
     return;
   }
-  const TwoVectors words = philox_words(block, key);
+  const TwoVectors words = philox_words(block, keys);
   const auto tail = [&](VW word, int64_t first) {
     if (first < n) {
       const auto inside = hn::FirstN(d, static_cast<size_t>(n - first));

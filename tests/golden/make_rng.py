@@ -10,7 +10,7 @@ import re
 
 import torch
 
-F32, F64 = torch.float32, torch.float64
+F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 WEIGHTS = [[0.5, 0.0, 2.0, 0.25, 1.0, 0.125], [3.0, 1.0, 0.0, 0.0, 1.0, 0.5]]
 
 
@@ -30,6 +30,19 @@ def mixture():
 
 def strided_normal():
     return empty(34)[::2].normal_(0.5, 0.02)
+
+
+def filled(x, method, *args):
+    """An in-place fill of a tensor that is not contiguous, in row-major order."""
+    return getattr(x, method)(*args).contiguous()
+
+
+def permuted():
+    return torch.empty(2, 3, 4).permute(1, 2, 0)
+
+
+def transposed_weights():
+    return torch.tensor(WEIGHTS).t() / 4
 
 
 def sampler():
@@ -80,6 +93,34 @@ CASES = {
     "mixture": (5, mixture),
 }
 
+# What is special to tensors: strides, dtypes.
+OPS = {
+    "permuted(3, 4, 2).uniform_()": (5, lambda: filled(permuted(), "uniform_")),
+    "permuted(3, 4, 2).normal_()": (5, lambda: filled(permuted(), "normal_")),
+    "permuted(3, 4, 2).exponential_()": (5, lambda: filled(permuted(), "exponential_")),
+    "permuted(3, 4, 2).bernoulli_(0.4)": (5, lambda: filled(permuted(), "bernoulli_", 0.4)),
+    "permuted(3, 4, 2)[::2, 1:].normal_(0.5, 0.02)": (
+        5,
+        lambda: filled(permuted()[::2, 1:], "normal_", 0.5, 0.02),
+    ),
+    "bernoulli(transposed)": (5, lambda: torch.bernoulli(transposed_weights().clamp(0, 1))),
+    "rand(20) bfloat16": (17, lambda: torch.rand(20, dtype=BF16)),
+    "bfloat16 uniform_(0.99, 1)": (17, lambda: empty(20, BF16).uniform_(0.99, 1)),
+    "randn(5) bfloat16": (17, lambda: torch.randn(5, dtype=BF16)),
+    "randn(21), rand(1) bfloat16": (
+        17,
+        lambda: torch.cat([torch.randn(21, dtype=BF16), torch.rand(1, dtype=BF16)]),
+    ),
+    "exponential_(2.7) bfloat16": (17, lambda: empty(6, BF16).exponential_(2.7)),
+    "bernoulli_(0.4) int64": (17, lambda: empty(12, torch.int64).bernoulli_(0.4)),
+    "bernoulli_(0.4) bool": (17, lambda: empty(12, torch.bool).bernoulli_(0.4).long()),
+    "bernoulli(bfloat16)": (17, lambda: torch.bernoulli(torch.full((12,), 0.4, dtype=BF16))),
+    "multinomial(bfloat16, 3)": (
+        17,
+        lambda: torch.multinomial(torch.tensor(WEIGHTS, dtype=BF16), 3),
+    ),
+}
+
 # Large fills, by a checksum of their bytes: 4,096 is a whole number of blocks, 100,003 is not.
 FILLS = {
     "rand(100003)": (3, lambda: torch.rand(100003)),
@@ -120,18 +161,24 @@ def state():
     }
 
 
-def main():
-    cases = []
-    for name, (seed, f) in CASES.items():
+def values_of(cases):
+    rows = []
+    for name, (seed, f) in cases.items():
         x = draw(seed, f).flatten()
-        values = {"hex": [short_hex(v) for v in x]} if x.is_floating_point() else {"ints": x.tolist()}
-        cases.append({"name": name, "seed": seed, **values})
+        whole = bool((x == x.floor()).all()) if x.is_floating_point() else True
+        values = {"ints": [int(v) for v in x]} if whole else {"hex": [short_hex(v) for v in x]}
+        rows.append({"name": name, "seed": seed, **values})
+    return rows
+
+
+def main():
+    cases, ops = values_of(CASES), values_of(OPS)
     fills = [
         {"name": name, "seed": seed, "fnv1a": fnv1a(draw(seed, f).numpy().tobytes())}
         for name, (seed, f) in FILLS.items()
     ]
     lines = [f'"made_with": "torch {torch.__version__}"']
-    for key, rows in (("cases", cases), ("fills", fills)):
+    for key, rows in (("cases", cases), ("ops", ops), ("fills", fills)):
         lines.append(f'"{key}": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n]")
     lines.append('"state": ' + json.dumps(state()))
     path = pathlib.Path(__file__).with_name("rng.json")
