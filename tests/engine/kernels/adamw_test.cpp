@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/kernels/adamw_ref.h"
+#include "engine/kernels/chunks.h"
 #include "tests/engine/kernels/kernel_testing.h"
 
 namespace chargrad::kernels {
@@ -102,7 +103,7 @@ TEST(SumOfSquares, LargeNumbersAndThreadCounts) {
   EXPECT_NEAR(std::sqrt(sum_of_squares(huge.data(), 3)), std::sqrt(2.0) * 1e30, 1e23);
   const float nan = std::nanf("");
   EXPECT_TRUE(std::isnan(sum_of_squares(&nan, 1)));
-  const std::vector<float> x = random_values<float>(5 * 16384 + 11, 6, -1, 1);
+  const std::vector<float> x = random_values<float>(5 * kChunkElements + 11, 6, -1, 1);
   EXPECT_TRUE(same_for_all_thread_counts<double>([&] {
     return std::vector<double>{sum_of_squares(x.data(), static_cast<int64_t>(x.size()))};
   }));
@@ -126,7 +127,7 @@ TEST(ScaleInplace, Scales) {
 }
 
 TEST(AdamW, SameForAllThreadCounts) {
-  const std::vector<float> g = random_values<float>(3 * 16384 + 5, 8, -1, 1);
+  const std::vector<float> g = random_values<float>(3 * kChunkElements + 5, 8, -1, 1);
   const State<float> before{g, g, std::vector<float>(g.size(), 0.5f)};
   EXPECT_TRUE(same_for_all_thread_counts<float>([&] { return step(AdamW{}, g, before).p; }));
 }

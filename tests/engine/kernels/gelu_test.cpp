@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/kernels/chunks.h"
 #include "engine/kernels/gelu_ref.h"
 #include "tests/engine/kernels/kernel_testing.h"
 
@@ -115,7 +116,7 @@ TEST(Gelu, RefGradientIsTheDerivative) {
 }
 
 TEST(Gelu, SameForAllThreadCounts) {
-  const std::vector<float> x = random_values<float>(3 * 16384 + 17, 7, -3, 3);
+  const std::vector<float> x = random_values<float>(3 * kChunkElements + 17, 7, -3, 3);
   for (const bool tanh_form : {false, true}) {
     EXPECT_TRUE(same_for_all_thread_counts<float>([&] { return forward(x, tanh_form); }));
     EXPECT_TRUE(same_for_all_thread_counts<float>([&] { return backward(x, x, tanh_form); }));

@@ -33,7 +33,7 @@ std::vector<S> random_values(int64_t n, uint32_t seed, double low, double high) 
   std::mt19937 generator(seed);
   std::vector<S> values(static_cast<size_t>(n));
   for (S& value : values) {
-    value = static_cast<S>(low + (high - low) * (generator() / 4294967296.0));
+    value = static_cast<S>(low + (high - low) * (static_cast<double>(generator()) / 4294967296.0));
   }
   return values;
 }

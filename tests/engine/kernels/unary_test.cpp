@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/kernels/chunks.h"
 #include "engine/kernels/unary_ref.h"
 #include "tests/engine/kernels/kernel_testing.h"
 
@@ -155,7 +156,7 @@ TEST(Unary, RefGradientIsTheDerivative) {
 }
 
 TEST(Unary, SameForAllThreadCounts) {
-  const std::vector<float> x = random_values<float>(3 * 16384 + 17, 9, -3, 3);
+  const std::vector<float> x = random_values<float>(3 * kChunkElements + 17, 9, -3, 3);
   EXPECT_TRUE(same_for_all_thread_counts<float>([&] { return forward(Unary::kTanh, x); }));
   EXPECT_TRUE(same_for_all_thread_counts<float>([&] { return backward(Unary::kTanh, x, x); }));
 }
