@@ -290,7 +290,7 @@ TYPED_TEST(Gemm, SameBitsForAnyNumberOfThreads) {
 TYPED_TEST(Gemm, SameBitsForAnyPartOfTheProduct) {
   using S = TypeParam;
   for (const int64_t K : {int64_t{37}, int64_t{384}, int64_t{1536}, kLongK + 300}) {
-    const int64_t M = 100, N = 70, ldc = N + kPadding;
+    const int64_t M = 100, N = 66, ldc = N + kPadding;
     const Matrix<S> a(M, K, Layout::kRows, 1);
     const std::vector<S> bias = random_vector<S>(N, 3);
     for (const Layout layout : {Layout::kRows, Layout::kColumns, Layout::kBothStrided}) {
@@ -315,7 +315,7 @@ TYPED_TEST(Gemm, SameBitsForAnyPartOfTheProduct) {
       ASSERT_NO_FATAL_FAILURE(expect_part(3, 25, 0, N));
       ASSERT_NO_FATAL_FAILURE(expect_part(2, 97, 0, N));
       ASSERT_NO_FATAL_FAILURE(expect_part(0, M, 5, 1));
-      ASSERT_NO_FATAL_FAILURE(expect_part(0, M, 3, 64));
+      ASSERT_NO_FATAL_FAILURE(expect_part(0, M, 1, 64));
       ASSERT_NO_FATAL_FAILURE(expect_part(7, 2, 13, 33));
     }
     // The same values of A in columns.
@@ -339,14 +339,14 @@ TEST(GemmOrder, OneChainOfFusedMultiplyAdds) {
     GTEST_SKIP() << "the ref tier adds up in double";
   }
   for (const int64_t K : {int64_t{1}, int64_t{700}, kLongK, kLongK + 1, kLongK + 700}) {
-    const int64_t M = 30, N = 17;
+    const int64_t M = 26, N = 66;  // A last panel of two columns takes a way of its own.
     for (const Layout layout : {Layout::kRows, Layout::kColumns}) {
       const Matrix<float> a(M, K, layout, 1), b(K, N, Layout::kRows, 2);
       const std::vector<float> bias = random_vector<float>(N, 3);
       const auto c = run_gemm<float>(M, N, K, a.view(), b.view(), bias.data());
       const int64_t stretch = K > kLongK ? kStretchK : K;
-      for (int64_t i = 0; i < M; ++i) {
-        for (int64_t j = 0; j < N; ++j) {
+      for (const int64_t i : {0, 7, 25}) {
+        for (const int64_t j : {0, 17, 63, 64, 65}) {
           float total = 0;
           for (int64_t begin = 0; begin < K; begin += stretch) {
             float sum = begin == 0 ? bias[static_cast<size_t>(j)] : 0.0f;
