@@ -19,7 +19,8 @@ Shape resolve_shape(const char* op, const Tensor& x, const Shape& shape) {
     if (shape[i] == -1) {
       open = i;
     } else {
-      known *= shape[i];
+      CHARGRAD_CHECK(!__builtin_mul_overflow(known, shape[i], &known), op,
+                     ": too many elements in shape ", shape);
     }
   }
   if (open && known != 0 && x.numel() % known == 0) {

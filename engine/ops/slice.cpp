@@ -50,7 +50,8 @@ Tensor slice(const Tensor& x, int64_t dim, int64_t start, int64_t end, int64_t s
   const int64_t d = wrap_dim("slice", x, dim), n = x.size(d);
   const auto clamped = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t begin = clamped(start), stop = std::max(clamped(end), begin);
-  return recorded_piece("slice", x, d, begin, (stop - begin + step - 1) / step, step);
+  const int64_t length = stop > begin ? (stop - begin - 1) / step + 1 : 0;
+  return recorded_piece("slice", x, d, begin, length, std::min(step, std::max<int64_t>(n, 1)));
 }
 
 Tensor select(const Tensor& x, int64_t dim, int64_t index) {
@@ -78,7 +79,7 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   int64_t total = 0;
   for (const int64_t size : sizes) {
     CHARGRAD_CHECK(size >= 0, "split: sizes must not be negative, got ", sizes);
-    total += size;
+    CHARGRAD_CHECK(!__builtin_add_overflow(total, size, &total), "split: too large sizes ", sizes);
   }
   CHARGRAD_CHECK(total == x.size(d), "split: sizes ", sizes, " must add up to dim ", dim,
                  " of shape ", x.shape());
@@ -106,7 +107,7 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim) {
   check_has_dims("chunk", x);
   CHARGRAD_CHECK(chunks > 0, "chunk: the number of chunks must be positive, got ", chunks);
   const int64_t n = x.size(wrap_dim("chunk", x, dim));
-  return split(x, std::max<int64_t>(1, (n + chunks - 1) / chunks), dim);
+  return split(x, n > 0 ? (n - 1) / chunks + 1 : 1, dim);
 }
 
 Tensor cat(const std::vector<Tensor>& tensors, int64_t dim) {

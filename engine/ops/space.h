@@ -11,7 +11,9 @@ template <class... Inputs>
 kernels::Strided<static_cast<int>(1 + sizeof...(Inputs))> space_of(const Tensor& y,
                                                                    const Inputs&... inputs) {
   using Space = kernels::Strided<static_cast<int>(1 + sizeof...(Inputs))>;
-  const auto same = [&y](const Tensor& x) { return x.is_contiguous() && x.shape() == y.shape(); };
+  [[maybe_unused]] const auto same = [&y](const Tensor& x) {
+    return x.is_contiguous() && x.shape() == y.shape();
+  };
   if (y.is_contiguous() && (same(inputs) && ...)) {
     return Space::contiguous(y.numel());
   }

@@ -51,6 +51,7 @@ TEST(Split, SizesAndChunks) {
   EXPECT_THAT(chunk(x, 4), SizeIs(4));
   EXPECT_THAT(values(chunk(x, 4)[3]), ElementsAre(6));
   EXPECT_THAT(chunk(x, 6), SizeIs(4));  // pieces of two
+  EXPECT_THAT(chunk(x, std::numeric_limits<int64_t>::max()), SizeIs(7));
   EXPECT_EQ(chunk(counted({2, 6}), 3, -1)[1].shape(), (Shape{2, 2}));
   EXPECT_THAT(split(counted({0}), 3), SizeIs(1));
 }
@@ -115,6 +116,12 @@ TEST(Slice, Errors) {
         split(x, std::vector<int64_t>{3, -1}, 0);
       },
       throws("split: sizes must not be negative, got [3, -1]"));
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT(
+      [&] {
+        split(x, std::vector<int64_t>{kMost, 3}, 0);
+      },
+      throws("split: too large sizes [9223372036854775807, 3]"));
   EXPECT_THAT([&] { chunk(x, 0); }, throws("chunk: the number of chunks must be positive, got 0"));
   EXPECT_THAT([&] { cat({}); }, throws("cat: at least one tensor is required"));
   EXPECT_THAT(
