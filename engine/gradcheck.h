@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +9,8 @@
 
 namespace chargrad {
 
-// A function of the inputs with one floating result of any shape.
+// A function of the inputs with one floating result of any shape. It may reach the inputs through
+// handles of its own too, as a module reaches its parameters.
 using GradcheckFunction = std::function<Tensor(const std::vector<Tensor>&)>;
 
 struct GradcheckOptions {
@@ -19,7 +19,7 @@ struct GradcheckOptions {
   double rtol = 1e-3;
 };
 
-// The element where |analytic - numeric| is largest over its allowance.
+// One element of one input, and its gradient both ways.
 struct GradcheckElement {
   size_t input = 0;
   std::vector<int64_t> index;
@@ -28,9 +28,12 @@ struct GradcheckElement {
 };
 
 struct GradcheckResult {
+  // Whether every element is within its allowance. A NaN or an infinity never is.
   bool passed = false;
+  // The element where |analytic - numeric| is largest over its allowance.
   GradcheckElement worst;
-  double max_abs_error = 0;  // max |analytic - numeric| over all inputs
+  // max |analytic - numeric| over all inputs; infinite where a gradient is not finite.
+  double max_abs_error = 0;
   // Largest over the inputs of max |analytic - numeric| / max(max |numeric|, 1e-3).
   double max_rel_error = 0;
   // "input 1 at [0, 2]: analytic 0.5, numeric 0.51" of the worst element.
@@ -38,10 +41,12 @@ struct GradcheckResult {
 };
 
 // Compares the gradient of sum(f(inputs) * w), for a fixed pseudo-random w of the result's shape,
-// with central differences, element by element, of every input that requires grad.
-// Each such input must be float64, without overlapping memory, and at least one is required; f
-// called twice must give the same bits; otherwise throws std::invalid_argument. The inputs'
-// values are the same to the bit afterwards, also when f throws, and their .grad is untouched.
+// with central differences, element by element, of every input that requires grad. A result that
+// does not depend on an input, as far as the graph knows, has the gradient 0.
+// Each such input must be float64, sharing memory neither within itself nor with another input,
+// and at least one with an element is required; f must give the same bits in each call, recorded
+// or not; otherwise throws std::invalid_argument. The inputs' values are the same to the bit
+// afterwards, also when f throws; their .grad is untouched, and so is the default generator.
 GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options = {});
 
