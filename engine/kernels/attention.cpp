@@ -41,8 +41,9 @@ struct Block {
   const AttentionArgs<S>& args;
   int64_t b, h, row, rows;
 
-  // Columns that any of the rows sees.
-  int64_t cols() const { return args.is_causal ? std::min(args.keys, row + rows) : args.keys; }
+  // Columns that any of the rows sees, up to the border of the square block on the diagonal:
+  // backward reads whole blocks of columns.
+  int64_t cols() const { return args.is_causal ? std::min(args.keys, row + kRowBlock) : args.keys; }
   ScoreRows<S> score_rows(int64_t ld) const {
     ScoreRows<S> block{rows, cols(), ld, row, args.is_causal, args.scale, nullptr, args.mask.row};
     if (args.mask.data != nullptr) {

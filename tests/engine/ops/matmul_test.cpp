@@ -1,0 +1,158 @@
+#include "engine/autocast.h"
+#include "tests/engine/ops/op_testing.h"
+
+namespace chargrad {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using tests::near;
+using tests::throws;
+using tests::values;
+
+TEST(MatMul, VectorsMatricesAndBatches) {
+  const Tensor a = tensor({{1, 2}, {3, 4}}), b = tensor({{5, 6}, {7, 8}});
+  EXPECT_THAT(values(matmul(a, b)), ElementsAre(19, 22, 43, 50));
+  EXPECT_EQ(matmul(tensor({1, 2}), tensor({3, 4})).item(), 11);
+  EXPECT_EQ(matmul(tensor({1, 2}), tensor({3, 4})).shape(), Shape{});
+  EXPECT_THAT(values(matmul(tensor({1, 2}), b)), ElementsAre(19, 22));
+  EXPECT_THAT(values(matmul(a, tensor({1, 2}))), ElementsAre(5, 11));
+  EXPECT_EQ(matmul(zeros({3}), zeros({2, 3, 4})).shape(), (Shape{2, 4}));
+  EXPECT_EQ(matmul(zeros({2, 4, 3}), zeros({3})).shape(), (Shape{2, 4}));
+  EXPECT_EQ(matmul(zeros({2, 1, 3, 4}), zeros({5, 4, 6})).shape(), (Shape{2, 5, 3, 6}));
+}
+
+TEST(MatMul, EmptySizes) {
+  EXPECT_THAT(values(matmul(zeros({2, 0}), zeros({0, 3}))), Each(0));
+  EXPECT_EQ(matmul(zeros({0, 2}), zeros({2, 3})).shape(), (Shape{0, 3}));
+  EXPECT_EQ(matmul(zeros({0, 3, 2}), zeros({2, 3})).shape(), (Shape{0, 3, 3}));
+}
+
+TEST(MatMul, BatchTimesMatrixGradient) {
+  const Tensor x = ones({2, 3, 4}).set_requires_grad(), w = ones({4, 5}).set_requires_grad();
+  sum(matmul(x, w)).backward();
+  EXPECT_EQ(w.grad().shape(), (Shape{4, 5}));
+  EXPECT_THAT(values(w.grad()), Each(6));
+  EXPECT_THAT(values(x.grad()), Each(5));
+}
+
+TEST(MatMul, ColumnsOfTheRightMatrixAreDottedOneByOne) {
+  // "x_sat @ W_query" of the lesson, by hand.
+  const Tensor x = tensor({0.57, 0.85, 0.64});
+  const Tensor w = tensor({{0.2961, 0.5166}, {0.2517, 0.6886}, {0.0740, 0.8665}});
+  const Tensor by_hand = stack({matmul(x, select(w, 1, 0)), matmul(x, select(w, 1, 1))});
+  EXPECT_THAT(values(matmul(x, w)), near(values(by_hand), 1e-7));
+  EXPECT_THAT(values(by_hand), near({0.4300, 1.4343}, 5e-5));
+}
+
+TEST(MatMul, PromotesDTypes) {
+  EXPECT_EQ(matmul(zeros({2, 2}), zeros({2, 2}, kFloat64)).dtype(), kFloat64);
+  EXPECT_EQ(matmul(zeros({2, 2}, kBFloat16), zeros({2, 2})).dtype(), kFloat32);
+}
+
+TEST(MatMul, AutocastRoundsOperandsAndResult) {
+  const Tensor a = tensor({1 + 0x1p-7, 1 + 0x1p-9}), b = tensor({1, 1});
+  const AutocastGuard guard(kBFloat16);
+  const Tensor y = matmul(a, b);
+  EXPECT_EQ(y.dtype(), kBFloat16);
+  // The second number rounds to 1; their sum 2 + 2^-7 to 2, the even neighbour.
+  EXPECT_EQ(y.item(), 2);
+}
+
+TEST(MatMul, SumsInFloat32UnderAutocast) {
+  // In bfloat16 the sum of ones would stop at 256.
+  const AutocastGuard guard(kBFloat16);
+  EXPECT_EQ(matmul(ones({1024}), ones({1024})).item(), 1024);
+}
+
+TEST(MatMul, GradientsUnderAutocastHaveTheInputsDTypes) {
+  const Tensor a = ones({2, 3}).set_requires_grad(), b = ones({3, 2}).set_requires_grad();
+  {
+    const AutocastGuard guard(kBFloat16);
+    sum(matmul(a, b)).backward();
+  }
+  EXPECT_EQ(a.grad().dtype(), kFloat32);
+  EXPECT_THAT(values(b.grad()), Each(2));
+}
+
+TEST(MatMul, Refusals) {
+  EXPECT_THAT(
+      [] {
+        matmul(zeros({64, 384}), zeros({256, 384}));
+      },
+      throws("matmul: inner sizes must be equal, got a [64, 384] and b [256, 384] "
+             "(a.size(-1)=384, b.size(-2)=256)"));
+  EXPECT_THAT([] { matmul(zeros({3}), zeros({4})); },
+              throws("matmul: inner sizes must be equal, got a [3] and b [4] (a.size(-1)=3, "
+                     "b.size(0)=4)"));
+  EXPECT_THAT(
+      [] {
+        matmul(zeros({2, 3, 4}), zeros({3, 4, 5}));
+      },
+      throws("matmul: sizes must be equal or 1 to broadcast, got shapes [2] and [3]"));
+  EXPECT_THAT([] { matmul(scalar(1), zeros({2})); },
+              throws("matmul: both tensors must have at least one dim, got a [] and b [2]"));
+  EXPECT_THAT(
+      [] {
+        matmul(zeros({2, 2}, kInt64), zeros({2, 2}));
+      },
+      throws("matmul: a must be floating, got int64"));
+}
+
+TEST(LinearOp, MultipliesByTheTransposedWeight) {
+  const Tensor x = tensor({{1, 2}}), w = tensor({{3, 4}, {5, 6}, {7, 8}}), b = tensor({1, 0, 0});
+  EXPECT_THAT(values(linear(x, w)), ElementsAre(11, 17, 23));
+  EXPECT_THAT(values(linear(x, w, b)), ElementsAre(12, 17, 23));
+  EXPECT_EQ(linear(zeros({2, 3, 2}), w, b).shape(), (Shape{2, 3, 3}));
+  EXPECT_EQ(linear(zeros({2}), w).shape(), Shape{3});
+  EXPECT_EQ(linear(zeros({0, 2}), w, b).shape(), (Shape{0, 3}));
+}
+
+TEST(LinearOp, OneRowEqualsTheSameRowAmongMany) {
+  const Tensor x = randn({37, 19}), w = randn({65, 19}), b = randn({65});
+  const Tensor all = linear(x, w, b);
+  for (const int64_t row : {0, 5, 36}) {
+    EXPECT_EQ(values(linear(narrow(x, 0, row, 1), w, b)), values(select(all, 0, row)));
+  }
+}
+
+TEST(LinearOp, BiasGradientSumsRows) {
+  const Tensor b = zeros({3}).set_requires_grad();
+  linear(ones({2, 5, 4}), ones({3, 4}), b).backward(ones({2, 5, 3}));
+  EXPECT_THAT(values(b.grad()), Each(10));
+}
+
+TEST(LinearOp, AutocastGivesBFloat16AndFloat32Gradients) {
+  const Tensor x = ones({2, 4}), w = full({3, 4}, 1 + 0x1p-9).set_requires_grad();
+  {
+    const AutocastGuard guard(kBFloat16);
+    const Tensor y = linear(x, w);
+    EXPECT_EQ(y.dtype(), kBFloat16);
+    EXPECT_THAT(values(y), Each(4));  // the weight rounds to 1
+    sum(y.to(kFloat32)).backward();
+  }
+  EXPECT_EQ(w.grad().dtype(), kFloat32);
+  EXPECT_THAT(values(w.grad()), Each(2));
+}
+
+TEST(LinearOp, Refusals) {
+  EXPECT_THAT(
+      [] {
+        linear(zeros({2, 3}), zeros({4, 5}));
+      },
+      throws("linear: the last dim of x must be weight's in, got x [2, 3] and weight "
+             "[4, 5]"));
+  EXPECT_THAT(
+      [] {
+        linear(zeros({2, 3}), zeros({3}));
+      },
+      throws("linear: weight must have shape [out, in], got [3]"));
+  EXPECT_THAT(
+      [] {
+        linear(zeros({2, 3}), zeros({4, 3}), zeros({3}));
+      },
+      throws("linear: bias must have shape [out], got bias [3] and weight [4, 3]"));
+}
+
+}  // namespace
+}  // namespace chargrad
