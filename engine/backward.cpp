@@ -109,8 +109,9 @@ class BackwardPass {
     for (auto node = order_.rbegin(); node != order_.rend(); ++node) {
       const bool leads =
           std::any_of((*node)->edges.begin(), (*node)->edges.end(), [this](const Edge& edge) {
-            return needed_.count(edge.node.get()) > 0 ||
-                   (edge.leaf && capture_index_.count(edge.leaf.get()) > 0);
+            const void* key = edge.node ? static_cast<const void*>(edge.node.get())
+                                        : static_cast<const void*>(edge.leaf.get());
+            return capture_index_.count(key) > 0 || needed_.count(edge.node.get()) > 0;
           });
       if (leads) {
         needed_.insert(node->get());

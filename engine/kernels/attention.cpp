@@ -87,7 +87,8 @@ struct HeadGrads {
   S* dv;
 };
 
-// Fills the rows of p (dropped weights) and ds (gradient of the scores) and of dq.
+// Fills these rows of the head's p (dropped weights), ds (gradient of the scores) and dq; p and ds
+// point at the first of the rows.
 template <class S>
 void backward_rows(const Block<S>& block, const HeadGrads<S>& head, S* p, S* ds) {
   const AttentionArgs<S>& args = block.args;
@@ -119,7 +120,8 @@ void backward_head(const AttentionArgs<S>& args, int64_t b, int64_t h, const Hea
   S* p = scratch<S>(2 * T * ld);
   S* ds = p + T * ld;
   for (int64_t row = 0; row < T; row += kRowBlock) {
-    backward_rows(Block<S>{args, b, h, row, std::min(kRowBlock, T - row)}, head, p, ds);
+    backward_rows(Block<S>{args, b, h, row, std::min(kRowBlock, T - row)}, head, p + row * ld,
+                  ds + row * ld);
   }
   // Columns [c, c + n) are seen by the rows from c on, or by all.
   for (int64_t c = 0; c < ld; c += kRowBlock) {

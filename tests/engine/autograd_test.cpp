@@ -212,6 +212,12 @@ TEST(Autograd, GradOfChosenInputsTouchesNoDotGrad) {
   EXPECT_EQ(grad({y}, {b}, {scalar(0.5, kFloat64)})[0].item(), 0.5 * 2 * 15 * 3);
 }
 
+TEST(Autograd, GradOfAnInnerTensorAlone) {
+  const Tensor a = leaf(3);
+  const Tensor c = a * 5;
+  EXPECT_EQ(grad({c * c}, {c})[0].item(), 30);
+}
+
 TEST(Autograd, GradRunsOnlyTheOpsThatLeadToTheInputs) {
   const Tensor a = leaf(3), b = leaf(5);
   bool ran = false;

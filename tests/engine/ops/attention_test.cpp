@@ -152,7 +152,8 @@ TEST(Attention, DroppingEverythingGivesZerosAndNoNaN) {
 }
 
 TEST(Attention, LargeScoresStayFinite) {
-  const Tensor q = full({1, 1}, 1000), k = tensor({{1}, {-1}}), v = tensor({{3}, {4}});
+  const Tensor q = full({1, 1}, 1000);
+  const Tensor k = tensor({1, -1}).reshape({2, 1}), v = tensor({3, 4}).reshape({2, 1});
   EXPECT_EQ(scaled_dot_product_attention(q, k, v).item(), 3);
 }
 
