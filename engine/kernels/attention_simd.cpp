@@ -35,7 +35,7 @@ HWY_INLINE float scale_row(const RowArgs& row, float* s) {
   const V scale = hn::Set(d, row.scale);
   const V lowest = hn::Set(d, -INFINITY);
   V max = lowest;
-  auto nans = hn::Ne(lowest, lowest);
+  auto nans = hn::IsNaN(lowest);
   for_lanes(row.n, [&](auto lanes, int64_t j) {
     V x = hn::Mul(lanes.load(s + j), scale);
     if (row.mask != nullptr) {
@@ -44,7 +44,7 @@ HWY_INLINE float scale_row(const RowArgs& row, float* s) {
     lanes.store(x, s + j);
     x = lanes.select(x, lowest);
     max = hn::Max(max, x);
-    nans = hn::Or(nans, hn::Ne(x, x));
+    nans = hn::Or(nans, hn::IsNaN(x));
   });
   return hn::AllFalse(d, nans) ? hn::GetLane(hn::MaxOfLanes(d, max)) : NAN;
 }
