@@ -91,7 +91,7 @@ TEST(Coverage, ReadsDeclarations) {
                          "template <class S>\nTensor from(S s);\nvoid seed(int n);\n"),
             (Names{"add", "split", "max", "from"}));
   const Names ops = differentiable_ops();
-  EXPECT_GE(ops.size(), 60u);
+  EXPECT_GE(ops.size(), 55u);
   for (const char* op : {"add", "softmax", "split", "max", "scaled_dot_product_attention", "to"}) {
     EXPECT_EQ(ops.count(op), 1u) << op;
   }
@@ -132,11 +132,13 @@ TEST(Coverage, EveryModuleHasACase) {
   EXPECT_THAT(without(without(modules, kAbstract), checked), IsEmpty());
 }
 
+// Names work as words of a shell and, with other characters replaced, as names of tests.
 TEST(Coverage, CaseNames) {
   Names names;
   for (const Case& c : all_cases()) {
-    EXPECT_TRUE(std::regex_match(c.name, std::regex(R"([\w.]+/\w+)"))) << c.name;
-    EXPECT_TRUE(names.insert(c.name).second) << c.name << " appears twice";
+    EXPECT_TRUE(std::regex_match(c.name, std::regex(R"([\w.]+/[\w.-]+)"))) << c.name;
+    EXPECT_TRUE(names.insert(std::regex_replace(c.name, std::regex(R"(\W)"), "_")).second)
+        << c.name << " appears twice";
   }
   EXPECT_GE(names.size(), 120u);
 }

@@ -17,14 +17,20 @@ namespace {
 
 constexpr uint64_t kSeed = 1337;
 
-// Calls f under the dropout masks of the first call, each time.
-Tensor with_fixed_dropout(const std::function<Tensor()>& f) {
-  const uint64_t calls = default_generator().dropout_calls();
-  default_generator().set_dropout_calls(0);
-  Tensor y = f();
-  default_generator().set_dropout_calls(calls);
-  return y;
-}
+// While alive, the default generator gives its first dropout keys again; so that a module draws the
+// same masks in each call.
+class FixedDropout {
+ public:
+  FixedDropout() : calls_(default_generator().dropout_calls()) {
+    default_generator().set_dropout_calls(0);
+  }
+  ~FixedDropout() { default_generator().set_dropout_calls(calls_); }
+  FixedDropout(const FixedDropout&) = delete;
+  FixedDropout& operator=(const FixedDropout&) = delete;
+
+ private:
+  uint64_t calls_;
+};
 
 // A module's parameters and, where `x_shape` is given, its input. `call` maps module and input to
 // the result.
@@ -42,7 +48,8 @@ Subject subject(std::shared_ptr<M> module, const Shape& x_shape, Call call) {
     s.names.emplace_back("x");
   }
   s.f = [module, call](const std::vector<Tensor>& inputs) {
-    return with_fixed_dropout([&] { return call(*module, inputs.back()); });
+    const FixedDropout fixed;
+    return call(*module, inputs.back());
   };
   return s;
 }
@@ -190,6 +197,13 @@ void add_models(std::vector<Case>& cases) {
   add_gpt_part<CausalSelfAttention>(cases, "models.CausalSelfAttention");
   add_gpt_part<MLP>(cases, "models.MLP");
   add_gpt_part<Block>(cases, "models.Block");
+  cases.push_back({"models.Transformer/two_layers", [] {
+                     Generator generator(kSeed);
+                     const Tensor ids = draw_ids(7, {2, 5}, kSeed + 2);
+                     return subject(
+                         std::make_shared<Transformer>(small(6, true), generator), {},
+                         [ids](const Transformer& m, const Tensor&) { return m.forward(ids); });
+                   }});
 }
 
 void add_gpts(std::vector<Case>& cases) {

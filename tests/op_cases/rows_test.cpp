@@ -12,6 +12,12 @@
 #include "tests/op_cases/op_cases.h"
 
 namespace chargrad::tests {
+
+// How GoogleTest prints the parameter.
+static void PrintTo(const OpCase& row, std::ostream* out) {
+  *out << row.name;
+}
+
 namespace {
 
 std::string test_name(const testing::TestParamInfo<OpCase>& info) {
