@@ -27,18 +27,23 @@ Y convert(X x) {
   }
 }
 
-// Side of the tiles that a transposed source is read in: 32 rows of 32 floats are 64 cache lines,
-// which the first-level cache holds while each of them is used.
+// Side of the tiles that a transposed source is read in: two cache lines of floats.
 constexpr int64_t kTile = 32;
 
-// One band of a transposed source: up to kTile rows, all columns.
+// One band of a transposed source: up to kTile rows, all columns. Each tile passes through a
+// buffer, so that a line of the source is used up at once: where its columns lie a power of two
+// apart, all of a tile's lines fall into one set of the first-level cache.
 template <class Y, class X>
 void copy_band(Y* y, const X* x, int64_t rows, int64_t cols, int64_t y_row, int64_t x_col) {
+  X tile[kTile * kTile];
   for (int64_t first = 0; first < cols; first += kTile) {
-    const int64_t last = std::min(cols, first + kTile);
+    const int64_t width = std::min(kTile, cols - first);
+    for (int64_t j = 0; j < width; ++j) {
+      std::copy_n(x + (first + j) * x_col, rows, tile + j * kTile);
+    }
     for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = first; j < last; ++j) {
-        y[i * y_row + j] = convert<Y>(x[i + j * x_col]);
+      for (int64_t j = 0; j < width; ++j) {
+        y[i * y_row + first + j] = convert<Y>(tile[i + j * kTile]);
       }
     }
   }

@@ -30,14 +30,16 @@ struct Groups {
   std::vector<int64_t> start, order;
 };
 
-template <class S, class Keep>
-void triangle(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, Keep keep) {
-  const int64_t grain = chunk_rows(cols);
-  parallel_chunks(batch * rows, grain, [&](int64_t begin, int64_t end) {
+// Copies the columns [first(row), last(row)) of each row and zeroes the others.
+template <class S, class First, class Last>
+void triangle(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, First first, Last last) {
+  parallel_chunks(batch * rows, chunk_rows(cols), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
-      for (int64_t c = 0; c < cols; ++c) {
-        y[r * cols + c] = keep(c - r % rows) ? x[r * cols + c] : S{};
-      }
+      const int64_t from = std::clamp<int64_t>(first(r % rows), 0, cols);
+      const int64_t to = std::clamp<int64_t>(last(r % rows), from, cols);
+      std::fill_n(y + r * cols, from, S{});
+      std::copy_n(x + r * cols + from, to - from, y + r * cols + from);
+      std::fill_n(y + r * cols + to, cols - to, S{});
     }
   });
 }
@@ -123,12 +125,18 @@ void gather_backward(const Strided<3>& space, int64_t step, int64_t slices, cons
 
 template <class S>
 void tril(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, int64_t diagonal) {
-  triangle(x, y, batch, rows, cols, [diagonal](int64_t d) { return d <= diagonal; });
+  const int64_t d = std::clamp(diagonal, -rows, cols);  // beyond, nothing changes
+  triangle(
+      x, y, batch, rows, cols, [](int64_t /*row*/) { return 0; },
+      [d](int64_t row) { return row + d + 1; });
 }
 
 template <class S>
 void triu(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, int64_t diagonal) {
-  triangle(x, y, batch, rows, cols, [diagonal](int64_t d) { return d >= diagonal; });
+  const int64_t d = std::clamp(diagonal, -rows, cols);
+  triangle(
+      x, y, batch, rows, cols, [d](int64_t row) { return row + d; },
+      [cols](int64_t /*row*/) { return cols; });
 }
 
 #define INDEX(S)                                                                     \

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/engine/kernels/nd.h"
 
 namespace chargrad::kernels {
@@ -154,7 +156,9 @@ TEST(Index, Triangles) {
   const Sizes sizes{2, 5, 4};
   Nd<int64_t> x(sizes), low(sizes), up(sizes);
   std::iota(x.data(), x.data() + x.count, 1);
-  for (const int64_t diagonal : {-7, -1, 0, 1, 2, 9}) {
+  for (const int64_t diagonal :
+       {std::numeric_limits<int64_t>::min(), int64_t{-7}, int64_t{-1}, int64_t{0}, int64_t{1},
+        int64_t{2}, int64_t{9}, std::numeric_limits<int64_t>::max()}) {
     tril<int64_t>(x.data(), low.data(), 2, 5, 4, diagonal);
     triu<int64_t>(x.data(), up.data(), 2, 5, 4, diagonal);
     for_each_index(sizes, [&](const Sizes& i) {
@@ -162,9 +166,10 @@ TEST(Index, Triangles) {
       ASSERT_EQ(up[i], i[2] - i[1] >= diagonal ? x[i] : 0);
     });
   }
-  bool flag = true;
-  triu<bool>(&flag, &flag, 1, 1, 1, 1);
-  EXPECT_FALSE(flag);
+  const bool flag = true;
+  bool above = true;
+  triu<bool>(&flag, &above, 1, 1, 1, 1);
+  EXPECT_FALSE(above);
 }
 
 TEST(IndexThreads, SameBitsForAnyNumber) {
