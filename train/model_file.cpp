@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "models/bigram.h"
@@ -239,6 +240,10 @@ LoadedModel read_model(const std::filesystem::path& folder) {
   }
   Generator unused;
   std::unique_ptr<LanguageModel> model = make_model(config, unused);
+  const bool is_double =
+      std::any_of(file.tensors.begin(), file.tensors.end(),
+                  [](const auto& named) { return named.second.dtype() == kFloat64; });
+  model->to(is_double ? kFloat64 : kFloat32);
   try {
     model->load_state_dict(file.tensors);
   } catch (const std::invalid_argument& e) {

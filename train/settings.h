@@ -40,6 +40,7 @@ struct TrainSettings {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double grad_clip = 1.0;
+  int64_t skip_nonfinite = 0;
 
   int64_t eval_interval = 250;
   int64_t eval_iters = 20;

@@ -58,10 +58,15 @@ void check_same_text(const RunSettings& stored, const RunSettings& now) {
 
 TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
   TrainEvents events;
-  events.on_iter = [out](const IterMetrics& m) { out->info(iter_line(m.iter, m.loss, m.ms, m.tokens_per_s)); };
+  events.on_iter = [out](const IterMetrics& m) {
+    out->info(iter_line(m.iter, m.loss, m.ms, m.tokens_per_s));
+  };
   events.on_eval = [out](const EvalMetrics& m) {
     out->info(eval_line(m.iter, m.train_loss, m.val_loss));
     out->flush();
+  };
+  events.on_warning = [](const std::string& message) {
+    fmt::print(stderr, "train: {}\n", message);
   };
   events.stop_signal = stop_signal;
   return events;

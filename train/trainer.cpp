@@ -65,14 +65,25 @@ Trainer Trainer::resume(const TrainSettings& settings, const data::Dataset& data
                                          (checkpoint / "vocab.json").string(), loaded.vocab.size(),
                                          dataset.vocab().size(), settings.data));
   }
-  if (!(loaded.config == model_config(settings, dataset.vocab().size()))) {
+  const ModelConfig wanted = model_config(settings, dataset.vocab().size());
+  loaded.config.dropout = wanted.dropout;  // may change within a run
+  if (!(loaded.config == wanted)) {
     throw std::runtime_error(fmt::format("{}: not the model that the run's settings describe",
                                          (checkpoint / "config.json").string()));
   }
+  Generator unused;
+  const nn::NamedTensors tensors = loaded.model->state_dict();
+  const DType dtype = tensors.front().second.dtype();
+  loaded.model = make_model(wanted, unused);
+  loaded.model->to(dtype);
+  loaded.model->load_state_dict(tensors);
   Trainer trainer(settings, dataset, std::move(events), std::move(loaded));
-  trainer.state_ = read_trainer(checkpoint, settings.batch_size,
-                                dataset.window_count(data::Split::kTrain, settings.block_size),
-                                *trainer.optimizer_, default_generator());
+  trainer.state_ =
+      read_trainer(checkpoint, dataset.window_count(data::Split::kTrain, settings.block_size),
+                   *trainer.optimizer_, default_generator());
+  if (static_cast<int64_t>(trainer.state_.batch.size()) != settings.batch_size) {
+    trainer.state_.batch = trainer.batches_.draw(data::Split::kTrain, default_generator());
+  }
   trainer.saved_ = {trainer.state_.next_iter, trainer.state_.eval_done};
   return trainer;
 }
@@ -101,14 +112,17 @@ StopReason Trainer::run(RunFolder& folder) {
     }
     if (settings_.checkpoint_minutes > 0 &&
         seconds_since(last_save) >= 60 * settings_.checkpoint_minutes) {
-      output.metrics.sync();
+      attempt([&] { output.metrics.sync(); });
       save_if_changed(output);
       last_save = Clock::now();
     }
     step(output);
   }
-  output.metrics.sync();
+  attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
+  if (saved_ != std::pair(state_.next_iter, state_.eval_done)) {
+    throw std::runtime_error("the last checkpoint could not be saved");
+  }
   return reason;
 }
 
@@ -159,8 +173,10 @@ void Trainer::regular_evaluation(Output& output) {
   if (is_best) {
     state_.best_val_loss = result->val_loss;
   }
-  output.metrics.write(*result);
-  output.metrics.sync();
+  attempt([&] {
+    output.metrics.write(*result);
+    output.metrics.sync();
+  });
   if (events_.on_eval) {
     events_.on_eval(*result);
   }
@@ -170,7 +186,9 @@ void Trainer::regular_evaluation(Output& output) {
 double Trainer::accumulate_gradients() {
   const auto micro_steps = static_cast<double>(settings_.gradient_accumulation_steps);
   double sum = 0;
+  micro_steps_.clear();
   for (int64_t i = 0; i < settings_.gradient_accumulation_steps; ++i) {
+    micro_steps_.push_back({state_.batch, default_generator().dropout_calls()});
     const Tensor micro_loss = loss(batches_.at(data::Split::kTrain, state_.batch)) / micro_steps;
     sum += micro_loss.item();
     state_.batch = batches_.draw(data::Split::kTrain, default_generator());
@@ -185,14 +203,12 @@ void Trainer::step(Output& output) {
   const double learning_rate = schedule_.at(iter);
   const double mean_loss = accumulate_gradients();
   const double norm = optim::clip_grad_norm_(model_->parameters(), settings_.grad_clip);
-  if (!std::isfinite(mean_loss) || !std::isfinite(norm)) {
-    throw std::runtime_error(fmt::format(
-        "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}; a "
-        "lower --learning_rate may help",
-        iter, mean_loss, norm));
+  if (std::isfinite(mean_loss) && std::isfinite(norm)) {
+    optimizer_->set_learning_rate(learning_rate);
+    optimizer_->step();
+  } else {
+    handle_nonfinite(mean_loss, norm);
   }
-  optimizer_->set_learning_rate(learning_rate);
-  optimizer_->step();
   model_->zero_grad();
   state_.next_iter = iter + 1;
   state_.eval_done = false;
@@ -202,19 +218,68 @@ void Trainer::step(Output& output) {
     const auto tokens =
         static_cast<double>(batches_.tokens() * settings_.gradient_accumulation_steps);
     const IterMetrics line{iter, mean_loss, learning_rate, norm, seconds * 1e3, tokens / seconds};
-    output.metrics.write(line);
+    attempt([&] { output.metrics.write(line); });
     if (events_.on_iter) {
       events_.on_iter(line);
     }
   }
 }
 
+void Trainer::handle_nonfinite(double mean_loss, double norm) {
+  const std::string message = fmt::format(
+      "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}{}",
+      state_.next_iter, mean_loss, norm, first_nonfinite_op());
+  if (skipped_ >= settings_.skip_nonfinite) {
+    throw std::runtime_error(message + "; a lower --learning_rate may help");
+  }
+  ++skipped_;
+  warn(message + "; the update is passed over");
+}
+
+// Runs the iteration's forward and backward passes again, with checks after each op.
+std::string Trainer::first_nonfinite_op() {
+  const uint64_t calls = default_generator().dropout_calls();
+  std::string found;
+  for (const MicroStep& micro : micro_steps_) {
+    default_generator().set_dropout_calls(micro.dropout_calls);
+    const DetectAnomaly anomaly;
+    try {
+      loss(batches_.at(data::Split::kTrain, micro.batch)).backward();
+    } catch (const std::invalid_argument& e) {
+      found = fmt::format(" ({})", e.what());
+      break;
+    }
+  }
+  default_generator().set_dropout_calls(calls);
+  return found;
+}
+
+bool Trainer::attempt(const std::function<void()>& f) const {
+  try {
+    f();
+    return true;
+  } catch (const std::exception& e) {
+    warn(e.what());
+    return false;
+  }
+}
+
+void Trainer::warn(const std::string& message) const {
+  if (events_.on_warning) {
+    events_.on_warning(message);
+  }
+}
+
 void Trainer::save(Output& output, bool is_best) {
-  output.folder.save(state_.next_iter, is_best, [this](const std::filesystem::path& folder) {
-    write_model(folder, config_, dataset_.vocab(), *model_);
-    write_trainer(folder, state_, *optimizer_, default_generator());
+  const bool saved = attempt([&] {
+    output.folder.save(state_.next_iter, is_best, [this](const std::filesystem::path& folder) {
+      write_model(folder, config_, dataset_.vocab(), *model_);
+      write_trainer(folder, state_, *optimizer_, default_generator());
+    });
   });
-  saved_ = {state_.next_iter, state_.eval_done};
+  if (saved) {
+    saved_ = {state_.next_iter, state_.eval_done};
+  }
 }
 
 void Trainer::save_if_changed(Output& output) {

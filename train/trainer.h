@@ -23,6 +23,8 @@ namespace chargrad::train {
 struct TrainEvents {
   std::function<void(const IterMetrics&)> on_iter;  // every log_interval iterations
   std::function<void(const EvalMetrics&)> on_eval;
+  // One sentence about something that went wrong and was survived.
+  std::function<void(const std::string&)> on_warning;
   // 0, or the signal that asks for a stop.
   std::function<int()> stop_signal;
 };
@@ -45,7 +47,9 @@ class Trainer {
   // Iterations until max_iters is done, max_seconds are over or a signal asks for a stop; saves
   // into the folder at each evaluation, every checkpoint_minutes, and at the end whatever the
   // reason.
-  // Throws std::runtime_error at a loss that is not finite: what was saved last remains.
+  // A save or a metrics line that fails is told by on_warning, and the run goes on; throws
+  // std::runtime_error where the last save failed, and at a loss or gradient that is not finite
+  // once skip_nonfinite of them are passed over. What was saved before remains.
   StopReason run(RunFolder& folder);
 
   // One evaluation of the present parameters that changes nothing.
@@ -74,8 +78,14 @@ class Trainer {
   void step(Output& output);
   double accumulate_gradients();
   Tensor loss(const Batch& batch) const;
+  // Says what was not finite, naming the first op that made it; throws if that is once too often.
+  void handle_nonfinite(double mean_loss, double norm);
+  std::string first_nonfinite_op();
   void save(Output& output, bool is_best);
   void save_if_changed(Output& output);
+  // Runs f and returns whether it succeeded; a failure is told by on_warning.
+  bool attempt(const std::function<void()>& f) const;
+  void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }
 
   TrainSettings settings_;
@@ -87,6 +97,13 @@ class Trainer {
   std::unique_ptr<optim::AdamW> optimizer_;
   optim::Schedule schedule_;
   TrainerState state_;
+  // What each micro-step of this iteration began with.
+  struct MicroStep {
+    std::vector<int64_t> batch;
+    uint64_t dropout_calls;
+  };
+  std::vector<MicroStep> micro_steps_;
+  int64_t skipped_ = 0;                            // updates passed over
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };
 

@@ -23,10 +23,10 @@ struct TrainerState {
 void write_trainer(const std::filesystem::path& folder, const TrainerState& state,
                    const optim::AdamW& optimizer, const Generator& generator);
 
-// Reads them back into the optimizer and the generator. Each batch offset must be in
-// [0, windows), their number batch_size. Throws std::runtime_error naming the file and what is
-// wrong, before anything is changed.
-TrainerState read_trainer(const std::filesystem::path& folder, int64_t batch_size, int64_t windows,
+// Reads them back into the optimizer and the generator; moments are converted to the dtype of the
+// optimizer's. Each batch offset must be in [0, windows). Throws std::runtime_error naming the
+// file and what is wrong, before anything is changed.
+TrainerState read_trainer(const std::filesystem::path& folder, int64_t windows,
                           optim::AdamW& optimizer, Generator& generator);
 
 }  // namespace chargrad::train

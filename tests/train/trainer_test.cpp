@@ -236,6 +236,90 @@ TEST_F(TrainerTest, ANonFiniteLossStopsTheRunAndKeepsTheCheckpoint) {
   }
 }
 
+TEST_F(TrainerTest, NonFiniteUpdatesAreNamedAndSkippedUpToTheLimit) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e30;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  s.skip_nonfinite = 2;
+  std::vector<std::string> warnings;
+  Log log;
+  TrainEvents events = log.events();
+  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  EXPECT_THROW(Trainer(s, dataset_, events).run(folder), std::runtime_error);
+  ASSERT_EQ(warnings.size(), 2u);
+  EXPECT_THAT(warnings[0], testing::ContainsRegex("not finite at iteration [0-9]+: .*op '"));
+  EXPECT_THAT(warnings[0], HasSubstr("the update is passed over"));
+}
+
+TEST_F(TrainerTest, AFailedSaveIsToldAndTriedAgain) {
+  std::vector<std::string> warnings;
+  Log log;
+  TrainEvents events = log.events();
+  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  events.on_iter = [&](const IterMetrics& m) {
+    if (m.iter == 7) {
+      fs::rename(run("a"), run("gone"));
+    }
+    if (m.iter == 11) {
+      fs::rename(run("gone"), run("a"));
+    }
+  };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  EXPECT_EQ(Trainer(tiny(), dataset_, events).run(folder), StopReason::kFinished);
+  EXPECT_EQ(warnings.size(), 1u);  // the evaluation at 10
+  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
+}
+
+TEST_F(TrainerTest, AFailedLastSaveIsAnErrorAndTheOldCheckpointRemains) {
+  Log log;
+  TrainEvents events = log.events();
+  events.on_iter = [&](const IterMetrics& m) {
+    if (m.iter == 12) {
+      fs::rename(run("a"), run("gone"));
+    }
+  };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  Trainer trainer(tiny(), dataset_, events);
+  try {
+    trainer.run(folder);
+    ADD_FAILURE();
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "the last checkpoint could not be saved");
+  }
+  EXPECT_EQ(fs::read_symlink(run("gone") / "last"), "ckpt-000010");
+  read_model(run("gone") / "last");
+}
+
+TEST_F(TrainerTest, DropoutBatchSizeAndDtypeMayChangeOnResume) {
+  for (const std::string change : {"dropout", "batch_size", "dtype"}) {
+    Log log;
+    TrainSettings s = tiny();
+    s.max_iters = 4;
+    train(change, s, log);
+    s.max_iters = 12;
+    s.dropout = change == "dropout" ? 0.5 : s.dropout;
+    s.batch_size = change == "batch_size" ? 6 : s.batch_size;
+    s.dtype = change == "dtype" ? "float64" : s.dtype;
+    EXPECT_EQ(resume(change, s, log), StopReason::kFinished) << change;
+    EXPECT_EQ(log.iters.size(), 13u) << change;
+  }
+}
+
+TEST_F(TrainerTest, Float64ResumesToTheBit) {
+  TrainSettings s = tiny();
+  s.dtype = "float64";
+  Log straight, cut;
+  train("straight", s, straight);
+  TrainSettings first = s;
+  first.max_iters = 7;
+  train("cut", first, cut);
+  resume("cut", s, cut);
+  EXPECT_EQ(cut.iters, straight.iters);
+  EXPECT_EQ(last_files("cut"), last_files("straight"));
+}
+
 TEST_F(TrainerTest, ResumeRefusesAnotherModelAndAnotherVocabulary) {
   Log log;
   train("a", tiny(), log);
