@@ -24,23 +24,23 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(D()));
-constexpr int kRows = 6;
-constexpr int kVectors = HWY_TARGET == HWY_AVX2 ? 2 : 4;
+constexpr int64_t kLanes = hn::MaxLanes(D());
+constexpr int64_t kRows = 6;
+constexpr int64_t kVectors = HWY_TARGET == HWY_AVX2 ? 2 : 4;
 
 // One register tile: kR rows by kV vectors. `last` masks the last vector's columns.
-template <int kR, int kV>
+template <int64_t kR, int64_t kV>
 HWY_INLINE void multiply_tile(const PanelArgs& args, const float* HWY_RESTRICT a,
                               float* HWY_RESTRICT c, hn::Mask<D> last) {
   const D d;
   V sum[kR][kV];
-  const auto mask = [&](int v) { return v + 1 == kV ? last : hn::FirstN(d, kLanes); };
+  const auto mask = [&](int64_t v) { return v + 1 == kV ? last : hn::FirstN(d, kLanes); };
   HWY_UNROLL(4)
-  for (int v = 0; v < kV; ++v) {
+  for (int64_t v = 0; v < kV; ++v) {
     const bool biased = args.mode == SumMode::kBegin && args.bias != nullptr;
     const V begin = biased ? hn::MaskedLoad(mask(v), d, args.bias + v * kLanes) : hn::Zero(d);
     HWY_UNROLL(6)
-    for (int r = 0; r < kR; ++r) {
+    for (int64_t r = 0; r < kR; ++r) {
       sum[r][v] = args.mode == SumMode::kContinue
                       ? hn::MaskedLoad(mask(v), d, c + r * args.ldc + v * kLanes)
                       : begin;
@@ -49,9 +49,9 @@ HWY_INLINE void multiply_tile(const PanelArgs& args, const float* HWY_RESTRICT a
 
   // The tile below is next. Asking past C's end is harmless.
   HWY_UNROLL(6)
-  for (int r = 0; r < kR; ++r) {
+  for (int64_t r = 0; r < kR; ++r) {
     HWY_UNROLL(4)
-    for (int v = 0; v < kV; ++v) {
+    for (int64_t v = 0; v < kV; ++v) {
       hwy::Prefetch(c + (kR + r) * args.ldc + v * kLanes);
     }
   }
@@ -59,14 +59,14 @@ HWY_INLINE void multiply_tile(const PanelArgs& args, const float* HWY_RESTRICT a
   for (int64_t k = 0; k < args.depth; ++k) {
     V row[kV];
     HWY_UNROLL(4)
-    for (int v = 0; v < kV; ++v) {
+    for (int64_t v = 0; v < kV; ++v) {
       row[v] = hn::LoadU(d, b + v * kLanes);
     }
     HWY_UNROLL(6)
-    for (int r = 0; r < kR; ++r) {
+    for (int64_t r = 0; r < kR; ++r) {
       const V x = hn::Set(d, a[r * args.a_row_stride]);
       HWY_UNROLL(4)
-      for (int v = 0; v < kV; ++v) {
+      for (int64_t v = 0; v < kV; ++v) {
         sum[r][v] = hn::MulAdd(x, row[v], sum[r][v]);
       }
     }
@@ -75,9 +75,9 @@ HWY_INLINE void multiply_tile(const PanelArgs& args, const float* HWY_RESTRICT a
   }
 
   HWY_UNROLL(6)
-  for (int r = 0; r < kR; ++r) {
+  for (int64_t r = 0; r < kR; ++r) {
     HWY_UNROLL(4)
-    for (int v = 0; v < kV; ++v) {
+    for (int64_t v = 0; v < kV; ++v) {
       float* const to = c + r * args.ldc + v * kLanes;
       if (args.mode == SumMode::kAdd) {
         sum[r][v] = hn::Add(hn::MaskedLoad(mask(v), d, to), sum[r][v]);
@@ -91,7 +91,7 @@ HWY_INLINE void multiply_tile(const PanelArgs& args, const float* HWY_RESTRICT a
   }
 }
 
-template <int kV>
+template <int64_t kV>
 void multiply_panel_of(const PanelArgs& args) {
   const D d;
   const auto last = hn::FirstN(d, static_cast<size_t>(args.columns - (kV - 1) * kLanes));
@@ -141,7 +141,7 @@ HWY_INLINE void transpose(V (&v)[kLanes]) {
   const D d;
   const hn::Repartition<double, D> dd;
   HWY_UNROLL(4)
-  for (int g = 0; g < kLanes; g += 4) {
+  for (int64_t g = 0; g < kLanes; g += 4) {
     const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, v[g], v[g + 1]));
     const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, v[g], v[g + 1]));
     const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, v[g + 2], v[g + 3]));
@@ -153,14 +153,14 @@ HWY_INLINE void transpose(V (&v)[kLanes]) {
   }
 #if HWY_MAX_BYTES == 32
   HWY_UNROLL(4)
-  for (int j = 0; j < 4; ++j) {
+  for (int64_t j = 0; j < 4; ++j) {
     const V low = v[j], high = v[4 + j];
     v[j] = hn::ConcatLowerLower(d, high, low);
     v[4 + j] = hn::ConcatUpperUpper(d, high, low);
   }
 #elif HWY_MAX_BYTES == 64
   HWY_UNROLL(4)
-  for (int j = 0; j < 4; ++j) {
+  for (int64_t j = 0; j < 4; ++j) {
     const V even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[4 + j]), v[j]);
     const V odd01 = hn::OddEvenBlocks(v[4 + j], hn::SwapAdjacentBlocks(v[j]));
     const V even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[12 + j]), v[8 + j]);
@@ -182,23 +182,23 @@ void pack_transposed(const float* m, int64_t column_stride, int64_t depth, int64
     V v[kLanes];
     if (left == kLanes && columns == kLanes) {
       HWY_UNROLL(16)
-      for (int j = 0; j < kLanes; ++j) {
+      for (int64_t j = 0; j < kLanes; ++j) {
         v[j] = hn::LoadU(d, m + k + j * column_stride);
       }
     } else {
       const auto mask = hn::FirstN(d, static_cast<size_t>(left));
-      for (int j = 0; j < kLanes; ++j) {
+      for (int64_t j = 0; j < kLanes; ++j) {
         v[j] = j < columns ? hn::MaskedLoad(mask, d, m + k + j * column_stride) : hn::Zero(d);
       }
     }
     transpose(v);
     if (left == kLanes) {
       HWY_UNROLL(16)
-      for (int i = 0; i < kLanes; ++i) {
+      for (int64_t i = 0; i < kLanes; ++i) {
         hn::StoreU(v[i], d, out + (k + i) * ldo);
       }
     } else {
-      for (int i = 0; i < left; ++i) {
+      for (int64_t i = 0; i < left; ++i) {
         hn::StoreU(v[i], d, out + (k + i) * ldo);
       }
     }
