@@ -1,0 +1,74 @@
+// Every matrix product of both models in float32: forward, input gradient, weight gradient; GF/s,
+// and the share of the multiply-add peak measured right before.
+#include <benchmark/benchmark.h>
+
+#include "engine/kernels/gemm.h"
+#include "engine/ops.h"
+#include "tests/bench/families.h"
+#include "tests/bench/machine.h"
+#include "tests/bench/recipes.h"
+
+namespace chargrad::bench {
+namespace {
+
+using View = kernels::MatrixView<float>;
+
+// A layer of `out` x `in` weights over `rows` tokens.
+struct Layer {
+  int64_t rows, in, out;
+};
+
+enum class Pass { kForward, kInputGradient, kWeightGradient };
+
+void product(Pass pass, const Layer& l, const Tensor& x, const Tensor& w, const Tensor& y) {
+  const View xs{x.data<float>(), l.in, 1}, ws{w.data<float>(), l.in, 1};
+  const View ys{y.data<float>(), l.out, 1};
+  switch (pass) {
+    case Pass::kForward:  // y = x W^T
+      return kernels::gemm(l.rows, l.out, l.in, xs, transposed(ws), y.data<float>(), l.out);
+    case Pass::kInputGradient:  // dx = dy W
+      return kernels::gemm(l.rows, l.in, l.out, ys, ws, x.data<float>(), l.in);
+    case Pass::kWeightGradient:  // dW = dy^T x
+      return kernels::gemm(l.out, l.in, l.rows, transposed(ys), xs, w.data<float>(), l.in);
+  }
+}
+
+void run(benchmark::State& state, Pass pass, Layer l) {
+  const Tensor x = randn({l.rows, l.in}), w = randn({l.out, l.in}), y = randn({l.rows, l.out});
+  product(pass, l, x, w, y);
+  const double peak = peak_gflops() * 1e9;
+  for (auto _ : state) {
+    product(pass, l, x, w, y);
+  }
+  const double flops = 2.0 * static_cast<double>(l.rows * l.in * l.out * state.iterations());
+  state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
+  state.counters["of_peak"] = benchmark::Counter(flops / peak, benchmark::Counter::kIsRate);
+}
+
+}  // namespace
+
+void add_gemm() {
+  const std::pair<const char*, Pass> passes[] = {{"forward", Pass::kForward},
+                                                 {"input_gradient", Pass::kInputGradient},
+                                                 {"weight_gradient", Pass::kWeightGradient}};
+  for (const Recipe& r : recipes()) {
+    const int64_t C = r.config.n_embd, V = r.config.vocab_size, M = r.tokens();
+    const std::pair<const char*, Layer> layers[] = {{"c_attn", {M, C, 3 * C}},
+                                                    {"c_proj", {M, C, C}},
+                                                    {"c_fc", {M, C, 4 * C}},
+                                                    {"mlp_c_proj", {M, 4 * C, C}},
+                                                    {"lm_head", {M, C, V}}};
+    for (const auto& [layer_name, layer] : layers) {
+      for (const auto& [pass_name, pass] : passes) {
+        const std::string name = "gemm/" + r.name + "/" + layer_name + "/" + pass_name;
+        const Pass p = pass;
+        const Layer l = layer;
+        add_for_threads(
+            name, [p, l](benchmark::State& state) { run(state, p, l); },
+            [](auto* entry) { entry->MinTime(0.1)->Unit(benchmark::kMicrosecond); });
+      }
+    }
+  }
+}
+
+}  // namespace chargrad::bench

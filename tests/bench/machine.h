@@ -1,0 +1,28 @@
+// What the machine can do, by the instructions of the active tier (engine/kernels/cpu.h): the
+// measure that kernels are held against. The ref tier has the peak of Highway's best target.
+#pragma once
+
+#include <cstdint>
+
+namespace chargrad::bench {
+
+// Does `rounds` rounds of independent float32 multiply-adds in registers; returns how many
+// floating-point operations that were.
+double multiply_add_rounds(int64_t rounds);
+
+// The sum of n floats, read once. Requires: n is a multiple of 1024.
+float read_floats(const float* x, int64_t n);
+
+// GF/s of float32 multiply-adds on the threads set now, the best of a few tries of milliseconds.
+double peak_gflops();
+
+// Sets the number of threads while alive.
+class Threads {
+ public:
+  explicit Threads(int count);
+  ~Threads();
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+};
+
+}  // namespace chargrad::bench

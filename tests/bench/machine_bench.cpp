@@ -1,0 +1,119 @@
+// The machine itself: multiply-add peak, memory and L2 read bandwidth.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "engine/ops.h"
+#include "engine/threads.h"
+#include "tests/bench/families.h"
+#include "tests/bench/machine.h"
+
+namespace chargrad::bench {
+namespace {
+
+constexpr int64_t kRounds = 200'000;  // about a millisecond
+
+// Larger than any last cache that a virtual machine is given.
+constexpr int64_t kMemoryFloats = int64_t{64} << 20;
+constexpr int64_t kChunkFloats = int64_t{1} << 20;
+// Half of a second cache of 512 KiB.
+constexpr int64_t kL2Floats = int64_t{64} << 10;
+constexpr int kL2Repeats = 100;
+
+double multiply_adds_of_all_threads() {
+  std::atomic<double> flops{0};
+  parallel_for(num_threads(), [&](int64_t) {
+    const double mine = multiply_add_rounds(kRounds);
+    double sum = flops;
+    while (!flops.compare_exchange_weak(sum, sum + mine)) {
+    }
+  });
+  return flops;
+}
+
+void peak(benchmark::State& state) {
+  double flops = 0;
+  for (auto _ : state) {
+    flops += multiply_adds_of_all_threads();
+  }
+  state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
+}
+
+void memory_read(benchmark::State& state) {
+  const Tensor x = zeros({kMemoryFloats});
+  for (auto _ : state) {
+    parallel_for(kMemoryFloats / kChunkFloats, [&](int64_t chunk) {
+      benchmark::DoNotOptimize(read_floats(x.data<float>() + chunk * kChunkFloats, kChunkFloats));
+    });
+  }
+  state.SetBytesProcessed(state.iterations() * kMemoryFloats * 4);
+}
+
+void l2_read(benchmark::State& state) {
+  const int count = num_threads();
+  const Tensor x = zeros({count, kL2Floats});
+  for (auto _ : state) {
+    parallel_for(count, [&](int64_t chunk) {
+      for (int i = 0; i < kL2Repeats; ++i) {
+        benchmark::DoNotOptimize(read_floats(x.data<float>() + chunk * kL2Floats, kL2Floats));
+      }
+    });
+  }
+  state.SetBytesProcessed(state.iterations() * count * kL2Repeats * kL2Floats * 4);
+}
+
+}  // namespace
+
+void add_machine() {
+  using Function = void (*)(benchmark::State&);
+  const std::pair<const char*, Function> all[] = {{"machine/multiply_add", peak},
+                                                  {"machine/memory_read", memory_read},
+                                                  {"machine/l2_read", l2_read}};
+  for (const auto& [name, function] : all) {
+    add_for_threads(name, function,
+                    [](auto* entry) { entry->MinTime(0.2)->Unit(benchmark::kMillisecond); });
+  }
+}
+
+double peak_gflops() {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto start = Clock::now();
+    const double flops = multiply_adds_of_all_threads();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::max(best, flops / seconds / 1e9);
+  }
+  return best;
+}
+
+Threads::Threads(int count) {
+  set_num_threads(count);
+}
+Threads::~Threads() {
+  set_num_threads(0);
+}
+
+void add_for_threads(const std::string& name, const std::function<void(benchmark::State&)>& f,
+                     const std::function<void(benchmark::internal::Benchmark*)>& settings) {
+  std::vector<int> counts = {1};
+  if (num_threads() > 1) {
+    counts.push_back(num_threads());
+  }
+  for (const int count : counts) {
+    const std::string full_name = name + "/threads:" + std::to_string(count);
+    auto* const entry =
+        benchmark::RegisterBenchmark(full_name.c_str(), [f, count](benchmark::State& state) {
+          const Threads threads(count);
+          f(state);
+        });
+    settings(entry);
+    if (count > 1) {
+      entry->UseRealTime();
+    }
+  }
+}
+
+}  // namespace chargrad::bench

@@ -1,0 +1,75 @@
+#include "tests/bench/recipes.h"
+
+#include <sys/resource.h>
+
+#include "engine/ops.h"
+
+namespace chargrad::bench {
+namespace {
+
+GPTConfig with_dropout(GPTConfig config, double dropout) {
+  config.dropout = dropout;
+  return config;
+}
+
+optim::AdamWOptions options() {
+  optim::AdamWOptions options;
+  options.beta2 = 0.99;
+  options.weight_decay = 0.1;
+  return options;
+}
+
+}  // namespace
+
+double Recipe::step_flops(int64_t parameters) const {
+  const auto attention =
+      static_cast<double>(12 * config.n_layer * config.n_embd * config.block_size);
+  return (6 * static_cast<double>(parameters) + attention) * static_cast<double>(tokens());
+}
+
+const std::vector<Recipe>& recipes() {
+  static const std::vector<Recipe> all = {
+      {"cpu", {/*block_size=*/64, /*vocab_size=*/65, 4, 4, 128, 0, false}, 12},
+      {"baby", {/*block_size=*/256, /*vocab_size=*/65, 6, 6, 384, 0, false}, 64}};
+  return all;
+}
+
+const Recipe& recipe(const std::string& name) {
+  for (const Recipe& r : recipes()) {
+    if (r.name == name) {
+      return r;
+    }
+  }
+  detail::fail_check("bench: no recipe is called ", name);
+}
+
+TrainingStep::TrainingStep(const Recipe& recipe, DType dtype, double dropout)
+    : dtype_(dtype),
+      model_(with_dropout(recipe.config, dropout)),
+      optimizer_(model_.named_parameters(), options()) {
+  const Shape shape{recipe.batch_size, recipe.config.block_size};
+  ids_ = randint(0, recipe.config.vocab_size, shape);
+  targets_ = randint(0, recipe.config.vocab_size, shape);
+}
+
+double TrainingStep::run() {
+  Tensor loss;
+  {
+    const AutocastGuard autocast(dtype_);
+    loss = model_.loss(ids_, targets_);
+  }
+  const double value = loss.item();
+  loss.backward();
+  optim::clip_grad_norm_(model_.parameters(), 1.0);
+  optimizer_.step();
+  model_.zero_grad();
+  return value;
+}
+
+int64_t page_faults() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+}  // namespace chargrad::bench

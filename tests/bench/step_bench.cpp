@@ -1,0 +1,94 @@
+// The whole training step of both models, and sampling.
+#include <benchmark/benchmark.h>
+
+#include "engine/ops.h"
+#include "engine/storage.h"
+#include "models/generate.h"
+#include "tests/bench/families.h"
+#include "tests/bench/machine.h"
+#include "tests/bench/recipes.h"
+
+namespace chargrad::bench {
+namespace {
+
+constexpr double kMega = 1 << 20;
+
+struct StepOptions {
+  DType dtype;
+  double dropout;
+};
+
+// Counters: tokens/s; floating-point operations/s and the share of the float32 multiply-add peak;
+// page faults a step after warm-up; most bytes that tensors took.
+void step(benchmark::State& state, const Recipe& r, StepOptions options) {
+  release_kept_memory();
+  TrainingStep training(r, options.dtype, options.dropout);
+  for (int i = 0; i < 2; ++i) {
+    training.run();
+  }
+  const double peak = peak_gflops() * 1e9;
+  const int64_t faults = page_faults();
+  for (auto _ : state) {
+    training.run();
+  }
+  const auto steps = static_cast<double>(state.iterations());
+  const double flops = steps * r.step_flops(training.model().num_params());
+  using benchmark::Counter;
+  state.counters["tokens"] = Counter(steps * static_cast<double>(r.tokens()), Counter::kIsRate);
+  state.counters["flops"] = Counter(flops, Counter::kIsRate);
+  state.counters["of_peak"] = Counter(flops / peak, Counter::kIsRate);
+  state.counters["faults/step"] = static_cast<double>(page_faults() - faults) / steps;
+  const MemoryStats memory = memory_stats();
+  state.counters["tensors_MiB"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
+}
+
+// One stream, from one character to `length` more; past the block each character needs a whole
+// context.
+void sample(benchmark::State& state, const Recipe& r, int64_t start, int64_t length) {
+  GPT model(r.config);
+  model.eval();
+  const Tensor ids = randint(0, r.config.vocab_size, {1, start});
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(generate(model, ids, length).impl());
+  }
+  state.counters["characters"] = benchmark::Counter(
+      static_cast<double>(state.iterations() * length), benchmark::Counter::kIsRate);
+}
+
+void add_step(const Recipe& r, StepOptions options) {
+  const std::string name = "step/" + r.name + "/" + std::string(dtype_name(options.dtype)) +
+                           (options.dropout > 0 ? "/dropout" : "");
+  add_for_threads(
+      name, [&r, options](benchmark::State& state) { step(state, r, options); },
+      [&r](auto* entry) {
+        entry->Unit(benchmark::kMillisecond);
+        if (r.name == "baby") {
+          entry->Iterations(2);
+        }
+      });
+}
+
+}  // namespace
+
+void add_steps() {
+  for (const Recipe& r : recipes()) {
+    for (const DType dtype : {kFloat32, kBFloat16}) {
+      for (const double dropout : {0.0, 0.2}) {
+        add_step(r, {dtype, dropout});
+      }
+    }
+    const int64_t block = r.config.block_size;
+    const auto add_sample = [&](const char* what, int64_t start, int64_t length) {
+      const std::string name = "sample/" + r.name + "/" + what;
+      benchmark::RegisterBenchmark(
+          name.c_str(),
+          [&r, start, length](benchmark::State& state) { sample(state, r, start, length); })
+          ->UseRealTime()
+          ->Unit(benchmark::kMillisecond);
+    };
+    add_sample("within_block", 1, block - 1);
+    add_sample("past_block", block, 20);
+  }
+}
+
+}  // namespace chargrad::bench
