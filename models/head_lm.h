@@ -12,7 +12,11 @@ namespace chargrad {
 class HeadLM : public LanguageModel {
  public:
   HeadLM(int64_t vocab_size, int64_t n_embd, int64_t head_size, int64_t block_size,
-         Generator& generator = default_generator());
+         Generator& generator = default_generator(),
+         AttentionScale scale = AttentionScale::kSqrtDk);
+
+  // ids (B, T) -> the head's weights (B, T, T).
+  Tensor attention_weights(const Tensor& ids) const;
 
   Tensor forward(const Tensor& ids) const override;
   int64_t block_size() const override { return position_embedding_table.weight.size(0); }
@@ -22,6 +26,10 @@ class HeadLM : public LanguageModel {
   nn::Embedding position_embedding_table;  // (block_size, C)
   Head sa_head;                            // C -> head_size
   nn::Linear lm_head;                      // head_size -> V
+
+ private:
+  // ids (B, T) -> (B, T, C).
+  Tensor embed(const Tensor& ids) const;
 };
 
 }  // namespace chargrad

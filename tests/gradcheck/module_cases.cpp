@@ -8,6 +8,10 @@
 #include "models/bigram.h"
 #include "models/gpt.h"
 #include "models/head_lm.h"
+#include "models/multi_head_attention.h"
+#include "models/self_attention.h"
+#include "models/self_attention_v1.h"
+#include "models/self_attention_v2.h"
 #include "nn/activation.h"
 #include "nn/containers.h"
 #include "tests/gradcheck/cases.h"
@@ -177,6 +181,36 @@ void add_gpt_part(std::vector<Case>& cases, const std::string& name) {
   cases.push_back(layer_case(name + "/dropout", {2, 4, 6}, make(small(6, true, 0.2))));
 }
 
+void add_attention(std::vector<Case>& cases) {
+  cases.push_back(layer_case("models.SelfAttentionV1/tokens", {5, 3}, [](Generator& g) {
+    return std::make_shared<SelfAttentionV1>(3, 2, g);
+  }));
+  cases.push_back(layer_case("models.SelfAttentionV2/with_bias", {5, 3}, [](Generator& g) {
+    return std::make_shared<SelfAttentionV2>(3, 2, /*qkv_bias=*/true, g);
+  }));
+  cases.push_back(layer_case("models.SelfAttentionV2/without_bias", {5, 3}, [](Generator& g) {
+    return std::make_shared<SelfAttentionV2>(3, 2, /*qkv_bias=*/false, g);
+  }));
+  cases.push_back({"models.SelfAttention/batch", [] {
+                     Generator generator(kSeed);
+                     return subject(std::make_shared<SelfAttention>(4, 3, 2, generator), {2, 5, 4},
+                                    [](const SelfAttention& m, const Tensor& x) {
+                                      return m.forward(x * 0.3).output;  // away from one-hot rows
+                                    });
+                   }});
+  cases.push_back(layer_case("models.HeadList/dropout", {2, 5, 6}, [](Generator& g) {
+    return std::make_shared<HeadList>(6, 2, 3, 5, 0.3, g);
+  }));
+  const auto heads = [](double dropout) {
+    return [=](Generator& g) { return std::make_shared<MultiHeadAttention>(6, 2, 3, dropout, g); };
+  };
+  cases.push_back(layer_case("models.MultiHeadAttention/split", {2, 5, 6}, heads(0)));
+  cases.push_back(layer_case("models.MultiHeadAttention/dropout", {2, 5, 6}, heads(0.3)));
+  cases.push_back(layer_case("models.Head/without_scale", {2, 5, 6}, [](Generator& g) {
+    return std::make_shared<Head>(6, 3, 5, g, AttentionScale::kNone);
+  }));
+}
+
 void add_models(std::vector<Case>& cases) {
   const auto head = [](int64_t head_size, int64_t block_size) {
     return [=](Generator& g) { return std::make_shared<Head>(6, head_size, block_size, g); };
@@ -223,6 +257,7 @@ std::vector<Case> module_cases() {
   std::vector<Case> cases;
   add_layers(cases);
   add_containers(cases);
+  add_attention(cases);
   add_models(cases);
   add_gpts(cases);
   return cases;
