@@ -84,9 +84,16 @@ void MetricsFile::write(const IterMetrics& metrics) {
 }
 
 void MetricsFile::write(const EvalMetrics& metrics) {
-  write_line(fmt::format(R"({{"kind":"eval","iter":{},"train_loss":{},"val_loss":{}}})",
+  std::string head;
+  if (metrics.head) {
+    head = fmt::format(R"(,"attention_entropy":{},"grad_norm_query":{},"grad_norm_key":{})",
+                       json_number(metrics.head->attention_entropy),
+                       json_number(metrics.head->grad_norm_query),
+                       json_number(metrics.head->grad_norm_key));
+  }
+  write_line(fmt::format(R"({{"kind":"eval","iter":{},"train_loss":{},"val_loss":{}{}}})",
                          metrics.iter, json_number(metrics.train_loss),
-                         json_number(metrics.val_loss)));
+                         json_number(metrics.val_loss), head));
 }
 
 void MetricsFile::write_line(const std::string& object) {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+
+#include "train/head_metrics.h"
 
 namespace chargrad::train {
 
@@ -19,6 +22,7 @@ struct EvalMetrics {
   int64_t iter;
   double train_loss;
   double val_loss;
+  std::optional<HeadMetrics> head = {};  // Of a head model.
 };
 
 // Owns the open file. Not for use by several threads. Every call writes one whole line at once and

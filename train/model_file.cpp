@@ -49,6 +49,9 @@ Json to_json(const ModelConfig& c) {
   object["version"] = kVersion;
   object["model"] = c.model;
   each_size(c, [&object](const char* name, int64_t size) { object[name] = size; });
+  if (c.model == "head") {
+    object["attention_scale"] = c.attention_scale;
+  }
   if (c.model == "gpt") {
     object["dropout"] = c.dropout;
     object["bias"] = c.bias;
@@ -99,6 +102,13 @@ ModelConfig read_config(const std::filesystem::path& path) {
   each_size(c, [&](const char* name, int64_t& size) {
     size = whole_member(path, object, name, kMaxSize);
   });
+  if (c.model == "head") {
+    c.attention_scale =
+        member(path, object, "attention_scale", "a text", is_text).get<std::string>();
+    if (c.attention_scale != "sqrt_dk" && c.attention_scale != "none") {
+      fail(path, "attention_scale must be sqrt_dk or none, got {}", shown(c.attention_scale));
+    }
+  }
   if (c.model == "gpt") {
     c.bias =
         member(path, object, "bias", "true or false", [](const Json& v) { return v.is_boolean(); });
@@ -180,6 +190,7 @@ ModelConfig model_config(const TrainSettings& s, int64_t vocab_size) {
   }
   if (s.model == "head") {
     c.head_size = s.head_size;
+    c.attention_scale = s.attention_scale;
   }
   if (s.model == "gpt") {
     c.n_layer = s.n_layer;
@@ -195,7 +206,10 @@ std::unique_ptr<LanguageModel> make_model(const ModelConfig& c, Generator& gener
     return std::make_unique<BigramLM>(c.vocab_size, c.block_size, generator);
   }
   if (c.model == "head") {
-    return std::make_unique<HeadLM>(c.vocab_size, c.n_embd, c.head_size, c.block_size, generator);
+    const AttentionScale scale =
+        c.attention_scale == "none" ? AttentionScale::kNone : AttentionScale::kSqrtDk;
+    return std::make_unique<HeadLM>(c.vocab_size, c.n_embd, c.head_size, c.block_size, generator,
+                                    scale);
   }
   GPTConfig gpt;
   gpt.block_size = c.block_size;

@@ -22,6 +22,7 @@ struct ModelConfig {
   int64_t n_head = 1;
   int64_t n_embd = 1;
   int64_t head_size = 1;
+  std::string attention_scale = "sqrt_dk";  // or none; of a head model
   double dropout = 0;
   bool bias = false;
 

@@ -27,6 +27,7 @@ constexpr int64_t kMostLayers = 1 << 10;
 constexpr WholeRange kAnySeed{std::numeric_limits<int64_t>::min(),
                               std::numeric_limits<int64_t>::max()};
 
+const std::vector<std::string> kAttentionScales = {"sqrt_dk", "none"};
 const std::vector<std::string> kDtypes = {"float32", "float64", "bfloat16"};
 
 std::vector<std::string> preset_names() {
@@ -62,6 +63,9 @@ void add_model(SettingList& list, TrainSettings& s) {
   list.whole("n_embd", s.n_embd, {1, kWidest}, "", "Width of the embedding").fixed_on_resume();
   list.whole("head_size", s.head_size, {1, kWidest}, "", "Width of the one head of a head model")
       .defaults_to("as n_embd")
+      .fixed_on_resume();
+  list.choice("attention_scale", s.attention_scale, kAttentionScales,
+              "What divides the scores of a head model")
       .fixed_on_resume();
   list.whole("block_size", s.block_size, {1, kMostRows}, "characters", "Context length")
       .fixed_on_resume();

@@ -23,6 +23,7 @@ struct TrainSettings {
   int64_t n_head = 4;
   int64_t n_embd = 128;
   int64_t head_size = 128;
+  std::string attention_scale = "sqrt_dk";
   int64_t block_size = 64;
   bool bias = false;
   double dropout = 0.0;

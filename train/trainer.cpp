@@ -151,6 +151,12 @@ std::optional<EvalMetrics> Trainer::evaluate(Generator& generator) {
   return result;
 }
 
+std::optional<HeadMetrics> Trainer::measure_head() const {
+  const Batch batch = batches_.at(data::Split::kTrain, state_.batch);
+  const AutocastGuard autocast(product_dtype(settings_));
+  return head_metrics(*model_, batch.inputs, batch.targets);
+}
+
 EvalMetrics Trainer::evaluate_only() {
   Generator copy = default_generator();
   const std::optional<EvalMetrics> result = evaluate(copy);
@@ -162,10 +168,11 @@ EvalMetrics Trainer::evaluate_only() {
 
 void Trainer::regular_evaluation(Output& output) {
   Generator generator = default_generator();
-  const std::optional<EvalMetrics> result = evaluate(generator);
+  std::optional<EvalMetrics> result = evaluate(generator);
   if (!result) {
     return;  // interrupted: as if it had not begun
   }
+  result->head = measure_head();
   default_generator() = generator;
   state_.eval_done = true;
   const bool is_best = std::isfinite(result->val_loss) &&

@@ -73,6 +73,8 @@ class Trainer {
   // Mean losses over eval_iters batches of each split, drawn from `generator`; nothing when a
   // signal comes in between.
   std::optional<EvalMetrics> evaluate(Generator& generator);
+  // Of the batch that comes next.
+  std::optional<HeadMetrics> measure_head() const;
   void regular_evaluation(Output& output);
   // The loss, its gradients and one update; draws the next batch.
   void step(Output& output);

@@ -292,6 +292,7 @@ class Loop(Programs):
 
     def test_every_model_and_dtype_trains_and_samples(self):
         for i, flags in enumerate((["--model=bigram"], ["--model=head", "--head_size=4"],
+                                   ["--model=head", "--attention_scale=none"],
                                    ["--dtype=float64"], ["--dtype=bfloat16", "--dropout=0.1"],
                                    ["--bias=true", "--gradient_accumulation_steps=2"])):
             run = self.train(self.file, *flags, out=f"run{i}")

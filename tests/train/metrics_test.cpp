@@ -28,12 +28,16 @@ TEST(Metrics, WritesTheDocumentedObjects) {
   {
     MetricsFile file(dir.path("metrics.jsonl"));
     file.write(EvalMetrics{0, static_cast<double>(4.16764688f), static_cast<double>(4.1648984f)});
+    file.write(EvalMetrics{5, 2.5, 2.75, HeadMetrics{0.5, 0.25, 0.125}});
     file.write(IterMetrics{0, 4.25, 1e-3 / 101, 0.5, 40.12345, 19141.62});
     file.write_line(R"({"kind":"note"})");
     file.sync();
   }
   EXPECT_EQ(dir.read("metrics.jsonl"),
             R"({"kind":"eval","iter":0,"train_loss":4.16764688,"val_loss":4.1648984})"
+            "\n"
+            R"({"kind":"eval","iter":5,"train_loss":2.5,"val_loss":2.75,"attention_entropy":0.5,)"
+            R"("grad_norm_query":0.25,"grad_norm_key":0.125})"
             "\n"
             R"({"kind":"iter","iter":0,"loss":4.25,"lr":9.900990099009901e-06,"grad_norm":0.5,)"
             R"("ms":40.123,"tokens_per_s":19141.6})"

@@ -290,8 +290,9 @@ TEST(Resolve, AResumedRunRefusesAnotherModel) {
   };
   EXPECT_EQ(error_with("--n_embd=64"),
             "train: --n_embd=64 differs from the run's n_embd=32, which --resume keeps");
-  for (const char* flag : {"--n_layer=3", "--n_head=4", "--head_size=3", "--block_size=3",
-                           "--bias=true", "--model=head", "--seed=6", "--preset=baby"}) {
+  for (const char* flag :
+       {"--n_layer=3", "--n_head=4", "--head_size=3", "--block_size=3", "--bias=true",
+        "--attention_scale=none", "--model=head", "--seed=6", "--preset=baby"}) {
     EXPECT_THAT(error_with(flag), StartsWith("train: " + std::string(flag) + " differs from "));
   }
   EXPECT_THAT(error_with("--min_lr=1"), HasSubstr("is above --learning_rate=0.001"));

@@ -116,6 +116,7 @@ TEST(Settings, RangesOfTrain) {
       {"threads", "0", "1024", "-1", "1025"},
       {"dtype", "float32", "bfloat16", "int8", "FLOAT32"},
       {"model", "gpt", "bigram", "", "gpt2"},
+      {"attention_scale", "sqrt_dk", "none", "", "sqrt"},
       {"device", "cpu", "cpu", "cuda", ""},
       {"init_from", "scratch", "resume", "gpt2", ""},
       {"preset", "cpu", "head", "gpu", ""},
