@@ -139,5 +139,50 @@ TEST_F(GradcheckProgram, UsageErrors) {
   EXPECT_EQ(run("--list=maybe").status, 2);
 }
 
+TEST_F(GradcheckProgram, OneLesson) {
+  const Ended r = run("--lesson=v2");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.err, "");
+  EXPECT_THAT(r.out, StartsWith("v2 -- SelfAttentionV2"));
+  EXPECT_THAT(r.out, HasSubstr("-0.0749"));
+  EXPECT_THAT(r.out, HasSubstr("3 numbers compared, 0 off\n"));
+}
+
+TEST_F(GradcheckProgram, ScalingInEveryForm) {
+  const std::string small = "--scaling --max_dk=4 --samples=8 --keys=3 ";
+  const fs::path json = folder / "rows.json", page = folder / "page.html";
+  const Ended r = run(small + "--json=" + json.string() + " --html=" + page.string());
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.err, "");
+  EXPECT_THAT(r.out, HasSubstr("586 times larger"));
+  EXPECT_EQ(nlohmann::json::parse(read(json))["rows"].size(), 6u);
+  EXPECT_THAT(read(page), StartsWith("<!DOCTYPE html>"));
+  EXPECT_EQ(run(small + "--json").out, read(json));
+
+  const Ended refused = run(small + "--html=" + (folder / "no" / "file").string());
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_EQ(refused.out, "");
+}
+
+TEST_F(GradcheckProgram, WhatDoesNotGoTogether) {
+  const auto error = [this](const std::string& arguments) {
+    const Ended r = run(arguments);
+    EXPECT_EQ(r.status, 2) << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+    return r.err;
+  };
+  EXPECT_EQ(error("--lesson=heads"),
+            "gradcheck: --lesson=heads is none of average, simplified, v1, v2, thermostat, "
+            "self_attention, failure_modes, exercises, head, multi_head\n");
+  const std::string excluded =
+      "gradcheck: a PATTERN, --list, --lesson and --scaling exclude each other\n";
+  EXPECT_EQ(error("softmax --lesson"), excluded);
+  EXPECT_EQ(error("--scaling --list"), excluded);
+  EXPECT_EQ(error("--scaling --lesson"), excluded);
+  EXPECT_EQ(error("--max_dk=4"), "gradcheck: --max_dk needs --scaling\n");
+  EXPECT_EQ(error("--html=a"), "gradcheck: --html needs --scaling\n");
+  EXPECT_EQ(error("--lesson --json"), "gradcheck: --lesson writes no JSON\n");
+}
+
 }  // namespace
 }  // namespace chargrad::tests
