@@ -7,6 +7,7 @@
 #include "engine/anomaly.h"
 #include "engine/node.h"
 #include "engine/ops.h"
+#include "engine/record_part.h"
 
 namespace chargrad {
 namespace {
@@ -131,6 +132,16 @@ Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved
     }
   }
   y.impl()->grad_fn = std::move(node);
+  return y;
+}
+
+Tensor record_part(const char* op, Tensor y, const Tensor& x, const Shape& strides,
+                   int64_t offset) {
+  y = record(op, std::move(y), {x}, Saved(),
+             [](const Tensor& dy, const Saved&) -> Grads { return {dy}; });
+  if (const auto& node = y.grad_fn()) {
+    node->edges[0].part = Part{strides, offset};
+  }
   return y;
 }
 

@@ -7,20 +7,37 @@
 #include "engine/anomaly.h"
 #include "engine/node.h"
 #include "engine/ops.h"
+#include "engine/ops_common.h"
 
 namespace chargrad {
 namespace {
-
-// The first gradient of a tensor is moved in, later ones are added.
-void accumulate(Tensor& sum, Tensor gradient) {
-  sum = sum.defined() ? add(sum, gradient) : std::move(gradient);
-}
 
 // Whether `gradient` owns its memory alone, so that it may become a .grad without a copy.
 bool is_unshared(const Tensor& gradient) {
   return gradient.shared_impl().use_count() == 1 && gradient.storage().use_count() == 1 &&
          gradient.is_contiguous() &&
          gradient.storage()->bytes() == gradient.numel() * dtype_size(gradient.dtype());
+}
+
+// The first gradient of a tensor is moved in, later ones are added: in place where nobody else
+// sees the sum.
+void accumulate(Tensor& sum, Tensor gradient) {
+  if (!sum.defined()) {
+    sum = std::move(gradient);
+  } else if (is_unshared(sum)) {
+    add_(sum, gradient);
+  } else {
+    sum = add(sum, gradient);
+  }
+}
+
+void accumulate_part(Tensor& sum, const Edge& edge, const Tensor& gradient) {
+  if (!sum.defined()) {
+    sum = zeros(edge.shape, edge.dtype);
+  } else if (!is_unshared(sum)) {
+    sum = clone(sum);
+  }
+  add_(as_strided(sum, gradient.shape(), edge.part->strides, edge.part->offset), gradient);
 }
 
 Tensor apply_hooks(const std::vector<Hook>& hooks, Tensor gradient) {
@@ -57,7 +74,10 @@ class BackwardPass {
   Grads run(const std::vector<Tensor>& roots, const Grads& root_grads) {
     collect(roots);
     for (size_t i = 0; i < roots.size(); ++i) {
-      deliver(roots[i].grad_fn(), roots[i].shared_impl(), root_grads[i]);
+      Edge edge;
+      edge.node = roots[i].grad_fn();
+      edge.leaf = roots[i].shared_impl();
+      deliver(edge, root_grads[i]);
     }
     for (std::shared_ptr<Node>& node : order_) {
       visit(*node);
@@ -119,19 +139,16 @@ class BackwardPass {
     }
   }
 
-  void deliver(const std::shared_ptr<Node>& node, const std::shared_ptr<TensorImpl>& leaf,
-               Tensor gradient) {
-    if (node) {
-      if (gradient.defined()) {
-        accumulate(pending_[node.get()], std::move(gradient));
-      }
-      return;
+  void deliver(const Edge& edge, Tensor gradient) {
+    const void* const key = edge.node ? static_cast<const void*>(edge.node.get())
+                                      : static_cast<const void*>(edge.leaf.get());
+    if (gradient.defined() && edge.part) {
+      accumulate_part(pending_[key], edge, gradient);
+    } else if (gradient.defined()) {
+      accumulate(pending_[key], std::move(gradient));
     }
-    if (gradient.defined()) {
-      accumulate(pending_[leaf.get()], std::move(gradient));
-    }
-    if (--leaf_offers_[leaf.get()] == 0) {
-      finish_leaf(*leaf);
+    if (!edge.node && --leaf_offers_[edge.leaf.get()] == 0) {
+      finish_leaf(*edge.leaf);
     }
   }
 
@@ -182,7 +199,7 @@ class BackwardPass {
     }
     for (size_t i = 0; i < node.edges.size(); ++i) {
       if (node.edges[i].node || node.edges[i].leaf) {
-        deliver(node.edges[i].node, node.edges[i].leaf, std::move(grads[i]));
+        deliver(node.edges[i], std::move(grads[i]));
       }
     }
     if (!retain_graph_) {
@@ -199,8 +216,8 @@ class BackwardPass {
       if (!grads[i].defined() || !(edge.node || edge.leaf)) {
         continue;
       }
-      CHARGRAD_CHECK(grads[i].shape() == edge.shape, "backward: op '", node.op,
-                     "' returned a gradient of shape ", grads[i].shape(), " for input ", i,
+      CHARGRAD_CHECK(grads[i].shape() == (edge.part ? node.shape : edge.shape), "backward: op '",
+                     node.op, "' returned a gradient of shape ", grads[i].shape(), " for input ", i,
                      " of shape ", edge.shape);
       if (grads[i].dtype() != edge.dtype) {
         grads[i] = grads[i].to(edge.dtype);

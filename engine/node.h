@@ -2,12 +2,19 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/autograd.h"
 #include "engine/tensor_impl.h"
 
 namespace chargrad {
+
+// The place of a gradient within a contiguous, larger one.
+struct Part {
+  Shape strides;
+  int64_t offset = 0;
+};
 
 // Where an input's gradient goes: to the op that made the input, or to the leaf itself; to
 // neither where the input wants none.
@@ -16,6 +23,7 @@ struct Edge {
   std::shared_ptr<TensorImpl> leaf;
   Shape shape;
   DType dtype = kFloat32;
+  std::optional<Part> part;  // the gradient is only this part of the input's; the rest is zero
 };
 
 // Owned by the tensor that the op made and by the edges of later ops.

@@ -3,30 +3,36 @@
 
 #include "engine/ops.h"
 #include "engine/ops_common.h"
+#include "engine/record_part.h"
 
 namespace chargrad {
 namespace {
 
-// Indices start, start + step, ... of dim d, `length` of them, as a view outside the graph.
+// Indices start, start + step, ... of dim d, `length` of them, of a tensor of some strides.
+struct Piece {
+  Piece(const Tensor& x, Shape x_strides, int64_t d, int64_t start, int64_t length, int64_t step)
+      : shape(x.shape()), strides(std::move(x_strides)) {
+    const auto i = static_cast<size_t>(d);
+    offset = length > 0 ? start * strides[i] : 0;
+    shape[i] = length;
+    strides[i] *= step;
+  }
+
+  Shape shape, strides;
+  int64_t offset;
+};
+
+// The same as a view outside the graph.
 Tensor piece(const Tensor& x, int64_t d, int64_t start, int64_t length, int64_t step) {
-  const auto i = static_cast<size_t>(d);
-  Shape shape = x.shape(), strides = x.strides();
-  shape[i] = length;
-  strides[i] *= step;
-  const int64_t offset = x.storage_offset() + (length > 0 ? start * x.strides()[i] : 0);
-  return as_strided(x, std::move(shape), std::move(strides), offset);
+  const Piece p(x, x.strides(), d, start, length, step);
+  return as_strided(x, p.shape, p.strides, x.storage_offset() + p.offset);
 }
 
 // The same, recorded: dx is zero but for the piece, which is dy.
 Tensor recorded_piece(const char* op, const Tensor& x, int64_t d, int64_t start, int64_t length,
                       int64_t step) {
-  const Shape before = x.shape();
-  return record(op, piece(x, d, start, length, step), {x}, save(),
-                [before, d, start, length, step](const Tensor& dy, const Saved&) -> Grads {
-                  const Tensor dx = zeros(before, dy.dtype());
-                  copy_(piece(dx, d, start, length, step), dy);
-                  return {dx};
-                });
+  const Piece in_dx(x, contiguous_strides(x.shape()), d, start, length, step);
+  return record_part(op, piece(x, d, start, length, step), x, in_dx.strides, in_dx.offset);
 }
 
 void check_has_dims(const char* op, const Tensor& x) {
@@ -63,14 +69,11 @@ Tensor select(const Tensor& x, int64_t dim, int64_t index) {
   Shape shape = x.shape(), strides = x.strides();
   shape.erase(shape.begin() + d);
   strides.erase(strides.begin() + d);
-  const Tensor y =
-      as_strided(x, std::move(shape), std::move(strides), x.storage_offset() + at * x.stride(d));
-  const Shape before = x.shape();
-  return record("select", y, {x}, save(), [before, d, at](const Tensor& dy, const Saved&) -> Grads {
-    const Tensor dx = zeros(before, dy.dtype());
-    copy_(select(dx, d, at), dy);
-    return {dx};
-  });
+  const Tensor y = as_strided(x, shape, strides, x.storage_offset() + at * x.stride(d));
+  Shape in_dx = contiguous_strides(x.shape());
+  const int64_t offset = at * in_dx[static_cast<size_t>(d)];
+  in_dx.erase(in_dx.begin() + d);
+  return record_part("select", y, x, in_dx, offset);
 }
 
 std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, int64_t dim) {

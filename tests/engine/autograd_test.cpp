@@ -55,6 +55,20 @@ TEST(Autograd, AllPathsOfAReusedInnerNodeCount) {
   EXPECT_EQ(a.grad().item(), 3);
 }
 
+// Sums may be made in place only where nobody else holds the memory.
+TEST(Autograd, AddingGradientsUpLeavesThoseThatOthersHoldAlone) {
+  const Tensor x = ones({2}, kFloat64).set_requires_grad();
+  const Tensor y = x * 3.0;
+  const Tensor first = tensor({1, 2}, kFloat64), second = tensor({10, 20}, kFloat64);
+  const Tensor third = tensor({100}, kFloat64);
+  const Grads grads = grad({y, y, narrow(y, 0, 1, 1)}, {y, x}, {first, second, third});
+  EXPECT_THAT(grads[0].to_vector<double>(), ElementsAre(11, 122));
+  EXPECT_THAT(grads[1].to_vector<double>(), ElementsAre(33, 366));
+  EXPECT_THAT(first.to_vector<double>(), ElementsAre(1, 2));
+  EXPECT_THAT(second.to_vector<double>(), ElementsAre(10, 20));
+  EXPECT_THAT(third.to_vector<double>(), ElementsAre(100));
+}
+
 TEST(Autograd, SecondBackwardThroughAFreedGraphIsAnError) {
   const Tensor a = leaf(3), b = leaf(2);
   const Tensor c = a + b;

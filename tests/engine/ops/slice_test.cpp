@@ -39,6 +39,16 @@ TEST(Slice, GradientsAreZeroElsewhere) {
   EXPECT_THAT(values(gradient(column, counted({2, 2}), tensor({5, 6}))), ElementsAre(5, 0, 6, 0));
 }
 
+TEST(Slice, GradientsOfOverlappingPartsAndOfTheWholeAddUp) {
+  const Tensor x = counted({2, 3}).set_requires_grad();
+  const Tensor t = transpose(x, 0, 1) * 1.0;  // (3, 2)
+  const Tensor strided = transpose(x, 0, 1);  // (3, 2)
+  const Tensor y = sum(narrow(t, 0, 0, 2)) + sum(t) + sum(select(t, 1, 1)) * 10 +
+                   sum(select(strided, 0, 2)) * 100 + sum(slice(strided, 0, 0, 3, 2)) * 1000;
+  y.backward();
+  EXPECT_THAT(values(x.grad()), ElementsAre(1002, 2, 1101, 1012, 12, 1111));
+}
+
 TEST(Split, SizesAndChunks) {
   const Tensor x = counted({7});
   const auto threes = split(x, 3);
