@@ -134,65 +134,6 @@ TEST(Shape, GradientsOfViewsAddUp) {
   EXPECT_THAT(values(x.grad()), ElementsAre(0 + 0, 3 + 2, 1 + 4, 4 + 1, 2 + 3, 5 + 5));
 }
 
-TEST(Copy, ContiguousKeepsWhatIsContiguous) {
-  const Tensor x = counted({2, 3});
-  EXPECT_EQ(contiguous(x).impl(), x.impl());
-  const Tensor y = contiguous(transpose(x, 0, 1));
-  EXPECT_TRUE(y.is_contiguous());
-  EXPECT_FALSE(shares_memory(x, y));
-  EXPECT_THAT(values(y), ElementsAre(0, 3, 1, 4, 2, 5));
-}
-
-TEST(Copy, CloneIsACopyInTheGraph) {
-  Tensor x = counted({2});
-  x.set_requires_grad();
-  const Tensor y = clone(x);
-  EXPECT_FALSE(shares_memory(x, y));
-  EXPECT_EQ(y.grad_fn_name(), "clone");
-  sum(y * y).backward();
-  EXPECT_THAT(values(x.grad()), ElementsAre(0, 2));
-}
-
-TEST(Copy, ToConvertsBetweenAllDtypes) {
-  const std::vector<DType> all = {kFloat32, kFloat64, kBFloat16, kInt64, kBool};
-  for (const DType from : all) {
-    for (const DType into : all) {
-      const Tensor y = to(tensor({0, 1}, from), into);
-      EXPECT_EQ(y.dtype(), into);
-      EXPECT_THAT(values(y), ElementsAre(0, 1));
-    }
-    const Tensor x = ones({2}, from);
-    EXPECT_EQ(to(x, from).impl(), x.impl());
-  }
-  EXPECT_THAT(values(to(tensor({-1.7, 2.9}), kInt64)), ElementsAre(-1, 2));
-  EXPECT_THAT(values(to(tensor({-0.5, 0}), kBool)), ElementsAre(1, 0));
-  EXPECT_EQ(to(scalar(1.00390625), kBFloat16).item(), 1);  // 1 + 2^-8 is a tie: to even
-}
-
-TEST(Copy, ToPassesTheGradientBackInItsDtype) {
-  Tensor x = tensor({1, 2});
-  x.set_requires_grad();
-  sum(to(x, kFloat64) * tensor({3, 4}, kFloat64)).backward();
-  EXPECT_EQ(x.grad().dtype(), kFloat32);
-  EXPECT_THAT(values(x.grad()), ElementsAre(3, 4));
-  EXPECT_FALSE(to(x, kInt64).requires_grad());
-}
-
-TEST(Triangle, OfMatricesAndBatches) {
-  const Tensor x = ones({2, 3});
-  EXPECT_THAT(values(tril(x)), ElementsAre(1, 0, 0, 1, 1, 0));
-  EXPECT_THAT(values(triu(x)), ElementsAre(1, 1, 1, 0, 1, 1));
-  EXPECT_THAT(values(tril(x, -1)), ElementsAre(0, 0, 0, 1, 0, 0));
-  EXPECT_THAT(values(triu(x, 1)), ElementsAre(0, 1, 1, 0, 0, 1));
-  EXPECT_THAT(values(tril(x, 9)), ElementsAre(1, 1, 1, 1, 1, 1));
-  EXPECT_EQ(tril(ones({4, 2, 3}, kBool)).dtype(), kBool);
-  EXPECT_EQ(sum(tril(ones({4, 2, 3}))).item(), 12);
-  EXPECT_EQ(triu(ones({2, 0})).shape(), (Shape{2, 0}));
-  const auto f = [](const Tensor& in) { return tril(in); };
-  EXPECT_THAT(values(gradient(f, x, tensor({{1, 2, 3}, {4, 5, 6}}))),
-              ElementsAre(1, 0, 0, 4, 5, 0));
-}
-
 TEST(Shape, Errors) {
   const Tensor x = counted({2, 3});
   EXPECT_THAT([&] { view(transpose(x, 0, 1), {6}); },
@@ -250,8 +191,6 @@ TEST(Shape, Errors) {
   EXPECT_THAT([&] { flatten(x, 1, 0); },
               throws("flatten: start 1 must not come after end 0 in shape [2, 3]"));
   EXPECT_THAT([&] { flatten(x, 2); }, throws("flatten: dim 2 is out of range for shape [2, 3]"));
-  EXPECT_THAT([&] { tril(ones({3})); },
-              throws("tril: at least two dims are required, got shape [3]"));
 }
 
 }  // namespace
