@@ -110,6 +110,8 @@ void fill(const Strided<1>& space, S* y, S value) {
   map(space, y, [value]() { return value; });
 }
 
+// The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define COPY(Y, X) template void copy<Y, X>(const Strided<2>&, Y*, const X*);
 #define COPY_TO_ALL(X) \
   COPY(float, X) COPY(double, X) COPY(bfloat16, X) COPY(int64_t, X) COPY(bool, X)
@@ -123,5 +125,6 @@ template void fill<double>(const Strided<1>&, double*, double);
 template void fill<bfloat16>(const Strided<1>&, bfloat16*, bfloat16);
 template void fill<int64_t>(const Strided<1>&, int64_t*, int64_t);
 template void fill<bool>(const Strided<1>&, bool*, bool);
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels

@@ -132,6 +132,7 @@ void ge(const Strided<3>& space, bool* y, const S* a, const S* b) {
 }
 
 // The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define BINARY(f, S) template void f<S>(const Strided<3>&, S*, const S*, const S*);
 #define UNARY(f, S) template void f<S>(const Strided<2>&, S*, const S*);
 #define COMPARE(f, S) template void f<S>(const Strided<3>&, bool*, const S*, const S*);
@@ -166,5 +167,6 @@ WHERE(double)
 WHERE(bfloat16)
 WHERE(int64_t)
 WHERE(bool)
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels

@@ -33,6 +33,8 @@ void clamp_backward(const Strided<3>& space, S* dx, const S* dy, const S* x, S l
   map(space, dx, f, dy, x);
 }
 
+// The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define BACKWARD(S)                                                                       \
   template void div_backward<S>(const Strided<4>&, S*, const S*, const S*, const S*);     \
   template void maximum_backward<S>(const Strided<4>&, S*, const S*, const S*, const S*); \
@@ -41,5 +43,6 @@ void clamp_backward(const Strided<3>& space, S* dx, const S* dy, const S* x, S l
   template void clamp_backward<S>(const Strided<3>&, S*, const S*, const S*, S, S);
 BACKWARD(float)
 BACKWARD(double)
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels

@@ -139,6 +139,8 @@ void triu(const S* x, S* y, int64_t batch, int64_t rows, int64_t cols, int64_t d
       [cols](int64_t /*row*/) { return cols; });
 }
 
+// The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define INDEX(S)                                                                     \
   template void index_select<S>(const Selection&, const int64_t*, const S*, S*);     \
   template void gather<S>(const Strided<3>&, int64_t, S*, const int64_t*, const S*); \
@@ -155,5 +157,6 @@ INDEX(int64_t)
 INDEX(bool)
 INDEX_BACKWARD(float)
 INDEX_BACKWARD(double)
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels

@@ -288,6 +288,8 @@ void amin(const Reduction& r, const S* x, S* y) {
   reduce<Extreme<S, false>>(r, x, static_cast<const S*>(nullptr), y);
 }
 
+// The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define REDUCE(S)                                               \
   template void sum<S>(const Reduction&, const S*, S*, double); \
   template void amax<S>(const Reduction&, const S*, S*);        \
@@ -297,5 +299,6 @@ REDUCE(double)
 REDUCE(int64_t)
 template void variance<float>(const Reduction&, const float*, float*, double);
 template void variance<double>(const Reduction&, const double*, double*, double);
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels

@@ -96,6 +96,8 @@ void cumsum(const S* x, S* y, int64_t rows, int64_t cols) {
   });
 }
 
+// The element types that each function is built for.
+// NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
 #define SCAN(S)                                                                            \
   template void max_index<S>(const Strided<1>&, int64_t, int64_t, const S*, S*, int64_t*); \
   template void min_index<S>(const Strided<1>&, int64_t, int64_t, const S*, S*, int64_t*); \
@@ -103,5 +105,6 @@ void cumsum(const S* x, S* y, int64_t rows, int64_t cols) {
 SCAN(float)
 SCAN(double)
 SCAN(int64_t)
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace chargrad::kernels
