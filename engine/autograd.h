@@ -68,8 +68,8 @@ class NoGradGuard {
 };
 
 // While alive, backward throws at the first gradient with a NaN or an infinity and names the op
-// that returned it; so does an op whose result is not finite although its inputs are.
-// As torch.autograd.detect_anomaly, with the forward check added.
+// that returned it; so does an op whose result has a NaN although its inputs have none. As
+// torch.autograd.detect_anomaly, with the forward check added.
 class DetectAnomaly {
  public:
   DetectAnomaly();

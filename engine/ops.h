@@ -20,7 +20,7 @@
 
 namespace chargrad {
 
-// --- factories -----------------------------------------------------------------------------------
+// --- factories ----------------------------------------------------------------------------------
 
 // Uninitialised, contiguous. As torch.empty, torch.empty_like (but always contiguous).
 Tensor empty(const Shape& shape, DType dtype = kFloat32);
@@ -54,7 +54,7 @@ Tensor from_vector(const std::vector<S>& values, const Shape& shape);
 template <class S>
 Tensor from_vector(const std::vector<S>& values, const Shape& shape, DType dtype);
 
-// --- random: PyTorch's CPU streams (engine/generator.h) ------------------------------------------
+// --- random: PyTorch's CPU streams (engine/generator.h) -----------------------------------------
 
 // Uniform in [0, 1); standard normal; integers in [low, high); a permutation of 0 .. n-1.
 // As torch.rand, randn, randint, randperm, number for number.
@@ -75,7 +75,7 @@ Tensor bernoulli(const Tensor& p, Generator& generator = default_generator());
 Tensor multinomial(const Tensor& p, int64_t num_samples, bool replacement = false,
                    Generator& generator = default_generator());
 
-// --- in place ------------------------------------------------------------------------------------
+// --- in place -----------------------------------------------------------------------------------
 // Each changes `x`, raises its version and returns it. Refused while gradients are recorded and
 // x requires grad: wrap it in a NoGradGuard, or change x.detach(); and for an expanded x, whose
 // elements share memory. Backward refuses a saved tensor that was changed.
@@ -95,7 +95,7 @@ Tensor normal_(const Tensor& x, double mean = 0, double std = 1,
 Tensor bernoulli_(const Tensor& x, double p, Generator& generator = default_generator());
 Tensor exponential_(const Tensor& x, double lambda = 1, Generator& generator = default_generator());
 
-// --- elementwise ---------------------------------------------------------------------------------
+// --- elementwise --------------------------------------------------------------------------------
 
 // a + b, a - b, a * b, a / b, broadcast. A number counts as a tensor of shape [] that does not
 // promote within the same kind (float32 + 2.0 stays float32; int64 + 2.0 becomes float32).
@@ -158,8 +158,9 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 // low <= x <= high, else 0; saves x. As torch.clamp.
 Tensor clamp(const Tensor& x, std::optional<double> low, std::optional<double> high);
 
-// --- comparisons: bool, broadcast, no gradient. As torch.eq, ne, lt, le, gt, ge.
-// -------------------
+// --- comparisons --------------------------------------------------------------------------------
+
+// Bool, broadcast, without a gradient. As torch.eq, ne, lt, le, gt, ge.
 Tensor eq(const Tensor& a, const Tensor& b);
 Tensor ne(const Tensor& a, const Tensor& b);
 Tensor lt(const Tensor& a, const Tensor& b);
@@ -173,10 +174,10 @@ Tensor le(const Tensor& a, double b);
 Tensor gt(const Tensor& a, double b);
 Tensor ge(const Tensor& a, double b);
 
-// --- reductions
-// ------------------------------------------------------------------------------------ `dims` names
-// the dims to reduce, none for all. The result drops them, or keeps them as 1 with keepdim. A dim
-// named twice throws.
+// --- reductions ---------------------------------------------------------------------------------
+//
+// `dims` names the dims to reduce, none for all. The result drops them, or keeps them as 1 with
+// keepdim. A dim named twice throws.
 
 // Sum; integers and bools add up as int64. dx = dy, expanded. As torch.sum.
 Tensor sum(const Tensor& x, const std::vector<int64_t>& dims = {}, bool keepdim = false);
@@ -207,8 +208,7 @@ ValuesAndIndices min(const Tensor& x, int64_t dim, bool keepdim = false);
 Tensor argmax(const Tensor& x);
 Tensor argmax(const Tensor& x, int64_t dim, bool keepdim = false);
 
-// --- shape
-// -------------------------------------------------------------------------------------------
+// --- shape --------------------------------------------------------------------------------------
 
 // The same elements, a view under another shape of equal numel; one size may be -1. Throws where
 // the strides do not allow a view. dx = dy, reshaped. As Tensor.view.
@@ -267,8 +267,7 @@ Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
 
-// --- indexing
-// ----------------------------------------------------------------------------------------
+// --- indexing -----------------------------------------------------------------------------------
 
 // The slices of `dim` that the int64 `index` (n) names. dx = dy added up at those indices; saves
 // index. As torch.index_select.
@@ -283,8 +282,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 //   As torch.nn.functional.embedding(ids, weight).
 Tensor embedding(const Tensor& ids, const Tensor& weight);
 
-// --- products and fused ops
-// ----------------------------------------------------------------------------
+// --- products and fused ops ---------------------------------------------------------------------
 
 // Matrix product. (n) x (n) -> []; (m, k) x (k, n) -> (m, n); a vector counts as a row on the
 // left, a column on the right; dims in front are batch dims and broadcast.
@@ -350,8 +348,7 @@ struct AttentionOptions {
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
 
-// --- operators: the elementwise ops above
-// ----------------------------------------------------------
+// --- operators: the elementwise ops above -------------------------------------------------------
 inline Tensor operator+(const Tensor& a, const Tensor& b) {
   return add(a, b);
 }

@@ -74,7 +74,8 @@ Tensor keep_mask(const Tensor& p, const SamplingOptions& options) {
   for (size_t row = 0; row < rows; ++row) {
     const double* p_row = values.data() + row * cols;
     const std::vector<size_t> order = by_probability(p_row, cols);
-    for (size_t i = 0; i < kept(p_row, order, options); ++i) {
+    const size_t n = kept(p_row, order, options);
+    for (size_t i = 0; i < n; ++i) {
       keep[row * cols + order[i]] = 1;
     }
   }

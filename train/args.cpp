@@ -162,7 +162,12 @@ int run_program(const Program& program, const std::function<int()>& body) {
   std::string message;
   int status = 1;
   try {
-    return body();
+    status = body();
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
+      return status;
+    }
+    status = std::max(status, 1);
+    message = "cannot write to the standard output";
   } catch (const UsageError& error) {
     message = error.what();
     status = 2;

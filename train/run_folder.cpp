@@ -101,8 +101,14 @@ void RunFolder::save(int64_t next_iter, bool is_best,
   if (!fs::create_directory(pending)) {
     throw std::runtime_error(fmt::format("cannot make the folder {}", pending.string()));
   }
-  write(pending);
-  sync_folder(pending);
+  try {
+    write(pending);
+    sync_folder(pending);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(pending, ignored);  // a full disk gets its room back
+    throw;
+  }
   const std::string name = fmt::format("ckpt-{:06}", next_iter);
   if (replace_folder(pending, path_ / name)) {
     fs::remove_all(pending);  // the one that had the name before

@@ -128,7 +128,6 @@ SettingList setting_list(TrainSettings& s) {
   add_machine(list, s);
   list.choice("device", s.device, {"cpu"}, "There is no other");
   list.boolean("compile", s.compile, "Only false: there is nothing to compile");
-  list.toggle("verbose", s.verbose, "Say more on stderr").asked_each_time();
   return list;
 }
 

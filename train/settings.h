@@ -54,7 +54,6 @@ struct TrainSettings {
   int64_t threads = 0;
   std::string device = "cpu";
   bool compile = false;
-  bool verbose = false;
 };
 
 struct SampleSettings {

@@ -4,7 +4,9 @@
 
 namespace chargrad::train {
 
-// Catches SIGINT, SIGTERM and SIGHUP from here on.
+// Catches SIGINT, SIGTERM and SIGHUP from here on, except those that the process was started to
+// ignore (by nohup, or as a background job), and ignores SIGPIPE: a reader of the output that goes
+// away does not end the training.
 void watch_signals();
 
 // The signal that asked for a stop, 0 while none has.

@@ -103,6 +103,13 @@ int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& tr
   return 0;
 }
 
+int run_in(RunFolder& folder, spdlog::logger& out, const Text& text, Trainer& trainer) {
+  const TrainSettings& settings = text.described.settings;
+  write_run_settings(folder.settings_file(), text.described);
+  print_start(out, settings, text, trainer);
+  return finish(out, settings, trainer, trainer.run(folder));
+}
+
 int train(const TrainSettings& settings) {
   set_num_threads(static_cast<int>(settings.threads));
   kernels::active_tier();  // refuses a wrong CHARGRAD_CPU before anything is done
@@ -114,8 +121,8 @@ int train(const TrainSettings& settings) {
     check_same_text(read_run_settings(std::filesystem::path(settings.out_dir) / "settings.json"),
                     text.described);
   }
+  const TrainEvents events = console_events(out);
   if (settings.eval_only) {
-    const TrainEvents events = console_events(out);
     Trainer trainer = settings.resume
                           ? Trainer::resume(settings, text.dataset,
                                             find_checkpoint(settings.out_dir, "last"), events)
@@ -126,20 +133,18 @@ int train(const TrainSettings& settings) {
     return 0;
   }
 
-  RunFolder folder = settings.resume ? RunFolder::resume(settings.out_dir)
-                                     : RunFolder::start(settings.out_dir, settings.overwrite);
   watch_signals();
-  Trainer trainer = settings.resume ? Trainer::resume(settings, text.dataset,
-                                                      find_checkpoint(settings.out_dir, "last"),
-                                                      console_events(out))
-                                    : Trainer(settings, text.dataset, console_events(out));
   if (settings.resume) {
+    RunFolder folder = RunFolder::resume(settings.out_dir);
+    Trainer trainer =
+        Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
     cut_metrics(folder.metrics_file().string(), trainer.next_iter(), trainer.eval_done());
+    return run_in(folder, *out, text, trainer);
   }
-  write_run_settings(folder.settings_file(), text.described);
-  print_start(*out, settings, text, trainer);
-  const StopReason reason = trainer.run(folder);
-  return finish(*out, settings, trainer, reason);
+  // Everything that may fail comes before --overwrite removes a run.
+  Trainer trainer(settings, text.dataset, events);
+  RunFolder folder = RunFolder::start(settings.out_dir, settings.overwrite);
+  return run_in(folder, *out, text, trainer);
 }
 
 int run(int argc, const char* const* argv) {

@@ -261,12 +261,16 @@ std::string Trainer::first_nonfinite_op() {
   return found;
 }
 
-bool Trainer::attempt(const std::function<void()>& f) const {
+bool Trainer::attempt(const std::function<void()>& f) {
   try {
     f();
+    last_failure_.clear();
     return true;
   } catch (const std::exception& e) {
-    warn(e.what());
+    if (last_failure_ != e.what()) {  // not again for every line while a disk is full
+      last_failure_ = e.what();
+      warn(last_failure_);
+    }
     return false;
   }
 }

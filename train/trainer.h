@@ -85,8 +85,9 @@ class Trainer {
   std::string first_nonfinite_op();
   void save(Output& output, bool is_best);
   void save_if_changed(Output& output);
-  // Runs f and returns whether it succeeded; a failure is told by on_warning.
-  bool attempt(const std::function<void()>& f) const;
+  // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it is the
+  // same as the one before.
+  bool attempt(const std::function<void()>& f);
   void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }
 
@@ -105,7 +106,8 @@ class Trainer {
     uint64_t dropout_calls;
   };
   std::vector<MicroStep> micro_steps_;
-  int64_t skipped_ = 0;                            // updates passed over
+  int64_t skipped_ = 0;  // updates passed over
+  std::string last_failure_;
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };
 

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include "engine/kernels/cpu.h"
 #include "tests/gradcheck/lesson.h"
 #include "tests/gradcheck/report.h"
 #include "tests/gradcheck/scaling_report.h"
@@ -243,5 +244,8 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return chargrad::train::run_program(kProgram, [&] { return run_command(argc, argv); });
+  return chargrad::train::run_program(kProgram, [&] {
+    chargrad::kernels::active_tier();  // refuses a wrong CHARGRAD_CPU
+    return run_command(argc, argv);
+  });
 }

@@ -43,7 +43,7 @@ class GradcheckProgram : public testing::Test {
   Ended run(const std::string& arguments) const {
     const std::string out = (folder / "out").string(), err = (folder / "err").string();
     const std::string command =
-        std::string(CHARGRAD_GRADCHECK) + " " + arguments + " >" + out + " 2>" + err;
+        "'" CHARGRAD_GRADCHECK "' " + arguments + " >'" + out + "' 2>'" + err + "'";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(out), read(err)};
   }

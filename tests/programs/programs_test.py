@@ -190,7 +190,7 @@ class Sampling(Programs):
         self.assertEqual(r.stdout, b"fox\n")
 
     def test_closed_pipe_is_quiet(self):
-        command = (f"{BIN}/sample --out_dir={self.run_folder} --num_samples=1 "
+        command = (f"'{BIN}/sample' --out_dir='{self.run_folder}' --num_samples=1 "
                    "--max_new_tokens=2000 | head -c 5")
         r = subprocess.run(command, shell=True, capture_output=True, timeout=120)
         self.assertEqual(r.stderr, b"")
@@ -318,20 +318,67 @@ class Loop(Programs):
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertEqual([l["iter"] for l in self.metrics(run, "iter")], list(range(7)))
 
-    def test_interrupt_saves_and_exits_130(self):
+    def start(self, *args, **kw):
+        """A training without an end, once it has done three iterations."""
         flags = [f for f in TINY if not f.startswith("--max_iters")]
         run = self.dir / "run"
         p = subprocess.Popen([BIN / "train", f"--data={self.file}", f"--out_dir={run}", *flags,
-                              "--max_iters=100000000", "--log_interval=1"],
-                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                              "--max_iters=100000000", "--log_interval=1", *args],
+                             stderr=subprocess.PIPE, **{"stdout": subprocess.DEVNULL, **kw})
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.kill)
+        self.wait_for(run, 3)
+        return p, run
+
+    def wait_for(self, run, iterations):
         deadline = time.time() + 60
-        while not (run / "metrics.jsonl").exists() or len(self.metrics(run, "iter")) < 3:
+        while not (run / "metrics.jsonl").exists() or (
+                (run / "metrics.jsonl").read_text().count("\n") < iterations):
             self.assertLess(time.time(), deadline)
             time.sleep(0.05)
-        p.send_signal(signal.SIGINT)
-        self.assertEqual(p.wait(60), 130)
-        last = self.metrics(run, "iter")[-1]["iter"]
-        self.assertEqual(os.readlink(run / "last"), f"ckpt-{last + 1:06}")
+
+    def test_signals_save_and_exit(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)):
+            p, run = self.start()
+            p.send_signal(number)
+            self.assertEqual(p.wait(60), status)
+            last = self.metrics(run, "iter")[-1]["iter"]
+            self.assertEqual(os.readlink(run / "last"), f"ckpt-{last + 1:06}")
+            shutil.rmtree(run)
+
+    def test_a_signal_that_was_ignored_stays_ignored(self):
+        ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        p, run = self.start(preexec_fn=ignore)
+        p.send_signal(signal.SIGHUP)
+        self.wait_for(run, len(self.metrics(run, "iter")) + 50)
+        self.assertIsNone(p.poll())
+
+    def test_a_reader_that_goes_away_does_not_stop_the_training(self):
+        p, run = self.start(stdout=subprocess.PIPE)
+        p.stdout.close()
+        self.wait_for(run, len(self.metrics(run, "iter")) + 50)
+        self.assertIsNone(p.poll())
+
+    def test_killed_runs_go_on(self):
+        straight = self.train(self.file, "--max_iters=3000", "--dropout=0.1", "--eval_interval=7",
+                              "--log_interval=1", out="straight")
+        run = self.dir / "run"
+        flags = [f"--data={self.file}", f"--out_dir={run}", *TINY, "--max_iters=3000",
+                 "--dropout=0.1", "--eval_interval=7", "--log_interval=1"]
+        command = [BIN / "train", *flags]
+        for _ in range(5):
+            p = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+            while not (run / "last").exists():
+                time.sleep(0.01)
+            time.sleep(0.05)
+            p.kill()
+            p.wait()
+            command = [BIN / "train", f"--out_dir={run}", "--resume"]
+        self.assertEqual(subprocess.run(command, stdout=subprocess.DEVNULL).returncode, 0)
+        losses = lambda folder: [(l["iter"], l["loss"]) for l in self.metrics(folder, "iter")]
+        self.assertEqual(losses(run), losses(straight))
+        self.assertEqual((run / "last/model.safetensors").read_bytes(),
+                         (straight / "last/model.safetensors").read_bytes())
 
     def test_memory_stays_flat(self):
         peaks = []
@@ -371,6 +418,34 @@ class Reproducible(Programs):
             run = self.train(text, f"--threads={threads}", out=f"t{threads}", flags=flags)
             digests.add(hashlib.sha256((run / "last/model.safetensors").read_bytes()).hexdigest())
         self.assertEqual(len(digests), 1)
+
+
+class Output(Programs):
+    def test_lost_output_is_an_error(self):
+        for program in ("train", "sample", "gradcheck"):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([BIN / program, "--help"], stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(r.returncode, 1, program)
+            self.assertIn(b"cannot write to the standard output", r.stderr)
+
+    def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
+        disk = self.dir / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]
+        if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+            self.skipTest("cannot mount a small disk here")
+        self.addCleanup(subprocess.run, ["umount", disk])
+        text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+        r = self.run_program("train", f"--data={text}", f"--out_dir={disk}/run", "--n_layer=2",
+                             "--n_head=2", "--n_embd=64", "--block_size=8", "--batch_size=2",
+                             "--max_iters=20", "--eval_iters=1", "--log_interval=1")
+        message = r.stderr.decode()
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("No space left on device", message)
+        self.assertIn("the last checkpoint could not be saved", message)
+        self.assertLessEqual(len(message.splitlines()), 3)
+        self.assertEqual(sorted(os.listdir(disk / "run")), ["lock", "metrics.jsonl", "settings.json"])
+        self.assertEqual(len(self.metrics(disk / "run", "iter")), 21)
 
 
 class Gradcheck(Programs):

@@ -10,7 +10,7 @@
 #include "engine/ops.h"
 #include "models/bigram.h"
 #include "models/head_lm.h"
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 #include "train/trainer.h"
 
 namespace chargrad::train {
@@ -54,7 +54,7 @@ TEST(HeadMetrics, NothingOfAnotherModel) {
 }
 
 // Runs of a tiny model; the evaluation lines of their metrics.
-std::vector<nlohmann::json> evaluations(const TempDir& dir, const std::string& name,
+std::vector<nlohmann::json> evaluations(const TempFolder& dir, const std::string& name,
                                         const TrainSettings& settings) {
   std::string text;
   for (int i = 0; i < 100; ++i) {
@@ -88,7 +88,7 @@ TrainSettings tiny_head() {
 }
 
 TEST(HeadMetrics, EvaluationLinesOfAHeadModelHaveThem) {
-  const TempDir dir;
+  const TempFolder dir;
   TrainSettings settings = tiny_head();
   const auto scaled = evaluations(dir, "scaled", settings);
   settings.attention_scale = "none";
@@ -113,7 +113,7 @@ TEST(HeadMetrics, EvaluationLinesOfAHeadModelHaveThem) {
 }
 
 TEST(HeadMetrics, ModelFilesKeepTheScale) {
-  const TempDir dir;
+  const TempFolder dir;
   TrainSettings settings = tiny_head();
   settings.attention_scale = "none";
   evaluations(dir, "run", settings);

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 
 namespace chargrad::train {
 namespace {
@@ -65,7 +65,7 @@ TEST(JsonFile, RefusesDeepNesting) {
 }
 
 TEST(JsonFile, ReadsFiles) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.write("s.json", "{\"a\": 1}\n");
   EXPECT_EQ(read_json_file(path).dump(), R"({"a":1})");
   EXPECT_EQ(read_whole_file(path, 9), "{\"a\": 1}\n");
@@ -81,7 +81,7 @@ TEST(JsonFile, ReadsFiles) {
 }
 
 TEST(JsonFile, ReadsPipes) {
-  const TempDir dir;
+  const TempFolder dir;
   ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
   std::thread writer([&] { dir.write("pipe", "{\"a\": 1}"); });
   EXPECT_EQ(read_json_file(dir.path("pipe")).dump(), R"({"a":1})");

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 
 namespace chargrad::train {
 namespace {
@@ -24,7 +24,7 @@ std::string eval_text(int64_t iter) {
 }
 
 TEST(Metrics, WritesTheDocumentedObjects) {
-  const TempDir dir;
+  const TempFolder dir;
   {
     MetricsFile file(dir.path("metrics.jsonl"));
     file.write(EvalMetrics{0, static_cast<double>(4.16764688f), static_cast<double>(4.1648984f)});
@@ -47,7 +47,7 @@ TEST(Metrics, WritesTheDocumentedObjects) {
 }
 
 TEST(Metrics, AppendsToWhatIsThere) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string path = dir.write("m", iter_text(0));
   MetricsFile(path).write_line("{}");
   MetricsFile(path).write_line("{}");
@@ -55,7 +55,7 @@ TEST(Metrics, AppendsToWhatIsThere) {
 }
 
 TEST(Metrics, NumbersThatJsonLacksAreNull) {
-  const TempDir dir;
+  const TempFolder dir;
   MetricsFile file(dir.path("m"));
   file.write(IterMetrics{3, std::nan(""), 0.0, HUGE_VAL, HUGE_VAL, std::nan("")});
   const nlohmann::json object = nlohmann::json::parse(dir.read("m"));
@@ -66,7 +66,7 @@ TEST(Metrics, NumbersThatJsonLacksAreNull) {
 }
 
 TEST(Metrics, NamesTheFileThatItCannotOpen) {
-  const TempDir dir;
+  const TempFolder dir;
   try {
     const MetricsFile file(dir.path("no/metrics.jsonl"));
     FAIL() << "opened";
@@ -78,7 +78,7 @@ TEST(Metrics, NamesTheFileThatItCannotOpen) {
 
 // A limit on the size of files stands in for a full disk: the write comes back short.
 TEST(Metrics, TakesATornLineBackAndGoesOn) {
-  const TempDir dir;
+  const TempFolder dir;
   MetricsFile file(dir.path("m"));
   file.write_line("{\"a\":1}");
   struct rlimit before {};
@@ -128,11 +128,11 @@ TEST(Metrics, CutsWhatACheckpointDoesNotKnow) {
        start + "{\"iter\":\"x\"}\n{\"iter\":2.5}\n{\"kind\":1}\n"},
   };
   for (const Case& c : cases) {
-    const TempDir dir;
+    const TempFolder dir;
     cut_metrics(dir.write("m", start + c.rest), c.next_iter, c.eval_done);
     EXPECT_EQ(dir.read("m"), c.kept) << c.name;
   }
-  const TempDir dir;
+  const TempFolder dir;
   cut_metrics(dir.write("m", start), 0, true);
   EXPECT_EQ(dir.read("m"), eval_text(0));
   cut_metrics(dir.path("m"), 0, false);
@@ -142,7 +142,7 @@ TEST(Metrics, CutsWhatACheckpointDoesNotKnow) {
 }
 
 TEST(Metrics, DoesNotCutAFolder) {
-  const TempDir dir;
+  const TempFolder dir;
   std::filesystem::create_directory(dir.path("m"));
   try {
     cut_metrics(dir.path("m"), 0, false);

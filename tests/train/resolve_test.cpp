@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 #include "train/json_file.h"
 #include "train/presets.h"
 
@@ -118,7 +118,7 @@ TEST(Resolve, PresetsNameOnlySettingsOfTheirOwn) {
 }
 
 TEST(Resolve, LaterLayersWin) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string config = dir.write("c.json", R"({
     // The preset is the file's, its batch size the command line's.
     "preset": "baby", "batch_size": 7, "n_head": 3, "learning_rate": 1, "bias": true,
@@ -163,7 +163,7 @@ TEST(Resolve, WhatNobodyGivesFollowsAnotherSetting) {
   EXPECT_EQ(given.lr_decay_iters, 9);
   EXPECT_EQ(given.min_lr, 0.25);
   EXPECT_EQ(given.head_size, 5);
-  const TempDir dir;
+  const TempFolder dir;
   const std::string config = dir.write("c.json", R"({"lr_decay_iters": 11, "min_lr": 1e-5})");
   EXPECT_EQ(resolve({"--data=a", "--max_iters=7", "--config=" + config}).lr_decay_iters, 11);
   EXPECT_EQ(resolve({"--data=a", "--config=" + config}).min_lr, 1e-5);
@@ -198,7 +198,7 @@ TEST(Resolve, RefusesContradictions) {
 }
 
 TEST(Resolve, RefusesBadConfigFiles) {
-  const TempDir dir;
+  const TempFolder dir;
   const auto error_with = [&dir](const std::string& text) {
     const std::string path = dir.write("c.json", text);
     std::string error;
@@ -267,7 +267,7 @@ TEST(Resolve, AResumedRunKeepsItsSettings) {
 }
 
 TEST(Resolve, AResumedRunTakesWhatMayChange) {
-  const TempDir dir;
+  const TempFolder dir;
   const std::string config =
       dir.write("c.json", R"({"resume": true, "max_iters": 30, "batch_size": 9})");
   const TrainSettings s = resolve(

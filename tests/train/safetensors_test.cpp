@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "engine/ops.h"
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 
 namespace chargrad::train {
 namespace {
@@ -54,7 +54,7 @@ class SafetensorsTest : public testing::Test {
     return "no error";
   }
 
-  TempDir dir_;
+  TempFolder dir_;
 };
 
 TEST_F(SafetensorsTest, EmptyFileIsAsTheReferenceWritesIt) {

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "engine/ops.h"
-#include "tests/train/temp_dir.h"
+#include "tests/temp_folder.h"
 #include "train/safetensors.h"
 
 namespace chargrad::train {
@@ -88,7 +88,7 @@ class TrainerTest : public testing::Test {
     return files;
   }
 
-  TempDir dir_;
+  TempFolder dir_;
   data::Dataset dataset_;
 };
 
@@ -174,40 +174,53 @@ TEST_F(TrainerTest, BestKeepsTheLowestValidationLoss) {
 }
 
 TEST_F(TrainerTest, AccumulationEqualsOneLargeBatch) {
-  // The same windows as one batch of 8 and as 4 of 2.
-  TrainSettings large = tiny(), small = tiny();
-  large.dropout = small.dropout = 0;
-  large.max_iters = small.max_iters = 0;
-  large.eval_interval = small.eval_interval = 1000;
-  large.eval_iters = small.eval_iters = 1;
+  // The training split holds one symbol alone, so that all windows are alike and four
+  // micro-batches of two rows see what one batch of eight sees.
+  const data::Dataset same = data::Dataset::load(dir_.write("same", std::string(500, 'a') + "b"));
+  TrainSettings large = tiny();
+  large.dropout = 0;
+  large.max_iters = 4;
+  large.eval_interval = 1000;
   large.batch_size = 8;
   large.gradient_accumulation_steps = 1;
+  TrainSettings small = large;
   small.batch_size = 2;
   small.gradient_accumulation_steps = 4;
-  manual_seed(5);
-  const auto model = make_model(model_config(large, dataset_.vocab().size()), default_generator());
-  const Batches eight(dataset_, 8, 8), two(dataset_, 2, 8);
-  const std::vector<int64_t> offsets = eight.draw(data::Split::kTrain, default_generator());
-  const Batch whole = eight.at(data::Split::kTrain, offsets);
-  const Tensor loss = model->loss(whole.inputs, whole.targets);
-  loss.backward();
-  std::vector<Tensor> gradients;
-  for (const Tensor& p : model->parameters()) {
-    gradients.push_back(clone(p.grad()));
+  std::map<int64_t, IterMetrics> one, four;
+  for (auto* run_of : {&one, &four}) {
+    TrainEvents events;
+    events.on_iter = [run_of](const IterMetrics& m) { run_of->emplace(m.iter, m); };
+    RunFolder folder = RunFolder::start(run(run_of == &one ? "one" : "four"), false);
+    Trainer(run_of == &one ? large : small, same, events).run(folder);
   }
-  model->zero_grad();
-  double mean = 0;
-  for (size_t i = 0; i < 4; ++i) {
-    const Batch part = two.at(data::Split::kTrain, {offsets[2 * i], offsets[2 * i + 1]});
-    const Tensor micro = model->loss(part.inputs, part.targets) / 4;
-    mean += micro.item();
-    micro.backward();
+  EXPECT_NEAR(one.at(0).loss, std::log(2.0), 0.05);
+  for (const auto& [iter, m] : one) {
+    EXPECT_NEAR(m.loss, four.at(iter).loss, 1e-6) << iter;
+    EXPECT_NEAR(m.grad_norm, four.at(iter).grad_norm, 1e-5) << iter;
   }
-  EXPECT_NEAR(mean, loss.item(), 1e-6);
-  const std::vector<Tensor> parameters = model->parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    EXPECT_LT(amax(abs(parameters[i].grad() - gradients[i])).item(), 1e-6);
+}
+
+TEST_F(TrainerTest, GradientsDoNotGrowFromStepToStep) {
+  // At rate 0 on a text of period 2 all batches are nearly alike; gradients that were kept would
+  // be ten times as large in the end.
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    text += "ab";
   }
+  const data::Dataset periodic = data::Dataset::load(dir_.write("periodic", text));
+  TrainSettings s = tiny();
+  s.dropout = 0;
+  s.learning_rate = s.min_lr = 0;
+  s.max_iters = 9;
+  s.batch_size = 64;
+  s.eval_interval = 1000;
+  std::map<int64_t, double> norms;
+  TrainEvents events;
+  events.on_iter = [&](const IterMetrics& m) { norms[m.iter] = m.grad_norm; };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  Trainer(s, periodic, events).run(folder);
+  EXPECT_GT(norms[0], 0);
+  EXPECT_NEAR(norms[9] / norms[0], 1, 0.3);
 }
 
 TEST_F(TrainerTest, DropoutIsOffInEvaluationAndOnAfterIt) {
