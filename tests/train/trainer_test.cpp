@@ -193,7 +193,7 @@ TEST_F(TrainerTest, AccumulationEqualsOneLargeBatch) {
     RunFolder folder = RunFolder::start(run(run_of == &one ? "one" : "four"), false);
     Trainer(run_of == &one ? large : small, same, events).run(folder);
   }
-  EXPECT_NEAR(one.at(0).loss, std::log(2.0), 0.05);
+  EXPECT_NEAR(one.at(0).loss, std::log(2.0), 0.1);  // an untrained guess between two symbols
   for (const auto& [iter, m] : one) {
     EXPECT_NEAR(m.loss, four.at(iter).loss, 1e-6) << iter;
     EXPECT_NEAR(m.grad_norm, four.at(iter).grad_norm, 1e-5) << iter;
