@@ -27,23 +27,26 @@ Y convert(X x) {
   }
 }
 
-// Side of the tiles that a transposed source is read in: two cache lines of floats.
-constexpr int64_t kTile = 32;
+// Tiles that a transposed source is read in: kTileRows elements from each of kTileCols columns. A
+// tile passes through a buffer, so that a line of the source is used up at once: where columns
+// lie a power of two apart, all lines of a tile fall into one set of the first-level cache.
+// Measured 2026-11-29 on an AMD EPYC, float: (16384, 384) at 1.3 ns an element, 32 x 32 tiles take
+// 2.3; within the second-level cache 0.34 and 0.39.
+constexpr int64_t kTileRows = 128;
+constexpr int64_t kTileCols = 16;
 
-// One band of a transposed source: up to kTile rows, all columns. Each tile passes through a
-// buffer, so that a line of the source is used up at once: where its columns lie a power of two
-// apart, all of a tile's lines fall into one set of the first-level cache.
+// One band of a transposed source: up to kTileRows rows, all columns.
 template <class Y, class X>
 void copy_band(Y* y, const X* x, int64_t rows, int64_t cols, int64_t y_row, int64_t x_col) {
-  X tile[kTile * kTile];
-  for (int64_t first = 0; first < cols; first += kTile) {
-    const int64_t width = std::min(kTile, cols - first);
+  X tile[kTileRows * kTileCols];
+  for (int64_t first = 0; first < cols; first += kTileCols) {
+    const int64_t width = std::min(kTileCols, cols - first);
     for (int64_t j = 0; j < width; ++j) {
-      std::copy_n(x + (first + j) * x_col, rows, tile + j * kTile);
+      std::copy_n(x + (first + j) * x_col, rows, tile + j * kTileRows);
     }
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < width; ++j) {
-        y[i * y_row + first + j] = convert<Y>(tile[i + j * kTile]);
+        y[i * y_row + first + j] = convert<Y>(tile[i + j * kTileRows]);
       }
     }
   }
@@ -62,8 +65,8 @@ void copy_transposed(const Strided<2>& space, size_t i_dim, Y* y, const X* x) {
     }
   }
   const Strided<2> outer(sizes, {y_strides, x_strides});
-  const int64_t bands = (rows.size + kTile - 1) / kTile;
-  const int64_t grain = chunk_rows(kTile * cols.size);
+  const int64_t bands = (rows.size + kTileRows - 1) / kTileRows;
+  const int64_t grain = chunk_rows(kTileRows * cols.size);
   parallel_chunks(outer.numel() * bands, grain, [&](int64_t begin, int64_t end) {
     int64_t item = begin;
     outer.for_each_run(begin / bands, (end + bands - 1) / bands, [&](const auto& at, int64_t n) {
@@ -71,9 +74,9 @@ void copy_transposed(const Strided<2>& space, size_t i_dim, Y* y, const X* x) {
         Y* y_at = y + at[0] + k * outer.inner().stride[0];
         const X* x_at = x + at[1] + k * outer.inner().stride[1];
         do {
-          const int64_t i = item % bands * kTile;
-          copy_band(y_at + i * rows.stride[0], x_at + i, std::min(kTile, rows.size - i), cols.size,
-                    rows.stride[0], cols.stride[1]);
+          const int64_t i = item % bands * kTileRows;
+          copy_band(y_at + i * rows.stride[0], x_at + i, std::min(kTileRows, rows.size - i),
+                    cols.size, rows.stride[0], cols.stride[1]);
         } while (++item < end && item % bands != 0);
       }
     });
