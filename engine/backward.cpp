@@ -195,7 +195,7 @@ class BackwardPass {
     const bool wanted = !capturing_ || needed_.count(&node) > 0;
     Grads grads(node.edges.size());
     if (dy.defined() && wanted) {
-      grads = call(node, std::move(dy));
+      grads = call(node, dy);
     }
     for (size_t i = 0; i < node.edges.size(); ++i) {
       if (node.edges[i].node || node.edges[i].leaf) {

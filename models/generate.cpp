@@ -95,7 +95,7 @@ Tensor next_probabilities(const Tensor& logits, const SamplingOptions& options) 
   // Subtracting the maximum first keeps tiny temperatures finite.
   const Tensor shifted = x - amax(x, {1}, /*keepdim=*/true);
   const bool greedy = is_greedy(options);
-  const Tensor p = softmax(greedy ? shifted : shifted / options.temperature, 1);
+  Tensor p = softmax(greedy ? shifted : shifted / options.temperature, 1);
   if (greedy || options.top_k > 0 || options.top_p < 1) {
     SamplingOptions filter = options;
     filter.top_k = greedy ? 1 : options.top_k;

@@ -167,6 +167,10 @@ void check_settings(const TrainSettings& s) {
     fail(fmt::format("--min_lr={} is above --learning_rate={}, where the decay starts", s.min_lr,
                      s.learning_rate));
   }
+  if (s.model != "head" && s.attention_scale != "sqrt_dk") {
+    fail(fmt::format("--attention_scale={} is for --model=head, got --model={}", s.attention_scale,
+                     s.model));
+  }
   if (s.compile) {
     fail("--compile=true is not offered: there is nothing to compile");
   }

@@ -77,9 +77,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   CHARGRAD_CHECK(a.dim() >= 1 && b.dim() >= 1,
                  "matmul: both tensors must have at least one dim, got a ", a.shape(), " and b ",
                  b.shape());
-  const int64_t K = a.size(-1), K_of_b = b.size(b.dim() == 1 ? 0 : -2);
-  CHARGRAD_CHECK(K == K_of_b, "matmul: inner sizes must be equal, got a ", a.shape(), " and b ",
-                 b.shape(), " (a.size(-1)=", K, ", b.size(", b.dim() == 1 ? 0 : -2, ")=", K_of_b,
+  const int64_t K = a.size(-1), inner_b = b.size(b.dim() == 1 ? 0 : -2);
+  CHARGRAD_CHECK(K == inner_b, "matmul: inner sizes must be equal, got a ", a.shape(), " and b ",
+                 b.shape(), " (a.size(-1)=", K, ", b.size(", b.dim() == 1 ? 0 : -2, ")=", inner_b,
                  ")");
   // A vector is a row on the left, a column on the right, and that dim is dropped again.
   if (a.dim() == 1) {

@@ -70,9 +70,8 @@ std::optional<Shape> view_strides(const Tensor& x, const Shape& shape) {
 
 // x under a shape and strides; the gradient goes back to x's shape.
 Tensor recorded_view(const char* op, const Tensor& x, Shape shape, Shape strides) {
-  const Shape before = x.shape();
   const Tensor y = as_strided(x, std::move(shape), std::move(strides), x.storage_offset());
-  return record(op, y, {x}, save(), [before](const Tensor& dy, const Saved&) -> Grads {
+  return record(op, y, {x}, save(), [before = x.shape()](const Tensor& dy, const Saved&) -> Grads {
     return {reshape(dy, before)};
   });
 }
@@ -177,9 +176,10 @@ Tensor expand(const Tensor& x, const Shape& shape) {
                    " cannot be expanded to ", shape);
   }
   const Tensor y = as_strided(x, wide, broadcast_strides(x, wide), x.storage_offset());
-  const Shape before = x.shape();
   return record("expand", y, {x}, save(),
-                [before](const Tensor& dy, const Saved&) -> Grads { return {sum_to(dy, before)}; });
+                [before = x.shape()](const Tensor& dy, const Saved&) -> Grads {
+                  return {sum_to(dy, before)};
+                });
 }
 
 Tensor flatten(const Tensor& x, int64_t start, int64_t end) {

@@ -181,6 +181,22 @@ int64_t parameter_count(const nn::Module& module) {
   return count;
 }
 
+TEST(SelfAttentionV2, NamedParametersRequireGradAndTheNumbersDoNotDependOnIt) {
+  const SelfAttentionV2 on = lesson_v2(), off = lesson_v2();
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : on.named_parameters()) {
+    names.push_back(name);
+    EXPECT_TRUE(parameter.requires_grad()) << name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"W_query.weight", "W_key.weight", "W_value.weight"}));
+  for (Tensor parameter : off.parameters()) {
+    parameter.set_requires_grad(false);
+  }
+  EXPECT_EQ(on.forward(six_tokens()).to_vector<float>(),
+            off.forward(six_tokens()).to_vector<float>());
+  EXPECT_FALSE(off.forward(six_tokens()).requires_grad());
+}
+
 TEST(SelfAttentionV2, ParameterCounts) {
   EXPECT_EQ(parameter_count(lesson_v2()), 18);
   EXPECT_EQ(parameter_count(SelfAttentionV2(3, 2, /*qkv_bias=*/true)), 24);

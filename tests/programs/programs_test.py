@@ -462,6 +462,22 @@ class Gradcheck(Programs):
             self.assertEqual(set(case), {"case", "passed", "max_rel_error", "max_abs_error"})
             self.assertTrue(case["passed"])
 
+    def test_scaling_shows_why_attention_divides(self):
+        out = self.dir / "scaling.json"
+        r = self.run_program("gradcheck", "--scaling", f"--json={out}")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn(b"586", r.stdout)
+        rows = {(row["d_k"], row["scaled"]): row for row in json.loads(out.read_text())["rows"]}
+        widths = [2 ** i for i in range(11)]
+        self.assertEqual(sorted(rows), sorted((d, s) for d in widths for s in (False, True)))
+        for d in widths:
+            self.assertTrue(0.27 < rows[d, True]["jacobian_norm_mean"] < 0.33, d)
+        unscaled = [rows[d, False]["jacobian_norm_mean"] for d in widths if d >= 8]
+        self.assertEqual(unscaled, sorted(unscaled, reverse=True))
+        self.assertTrue(0.03 < unscaled[-1] < 0.08)
+        self.assertLess(rows[1024, False]["jacobian_norm_median"], 1e-4)
+        self.assertLess(max(row["max_rel_error"] for row in rows.values()), 1e-6)
+
     def test_unknown_pattern(self):
         self.assertIn("nosuchop", self.fails("gradcheck", "nosuchop"))
 

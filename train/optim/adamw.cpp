@@ -7,8 +7,8 @@
 
 namespace chargrad::optim {
 
-AdamW::AdamW(nn::NamedTensors parameters, const AdamWOptions& options) : options_(options) {
-  for (auto& [name, parameter] : parameters) {
+AdamW::AdamW(const nn::NamedTensors& parameters, const AdamWOptions& options) : options_(options) {
+  for (const auto& [name, parameter] : parameters) {
     CHARGRAD_CHECK(parameter.is_contiguous(), "AdamW: parameter ", name, " must be contiguous");
     slots_.push_back({name, parameter, zeros_like(parameter), zeros_like(parameter)});
   }

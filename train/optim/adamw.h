@@ -21,7 +21,7 @@ struct AdamWOptions {
 // gradient is passed over, as in PyTorch.
 class AdamW {
  public:
-  AdamW(nn::NamedTensors parameters, const AdamWOptions& options);
+  AdamW(const nn::NamedTensors& parameters, const AdamWOptions& options);
 
   // One update from the parameters' .grad.
   void step();
