@@ -37,7 +37,7 @@ std::string file_of(const std::string& header, const std::string& data = {}) {
 
 class SafetensorsTest : public testing::Test {
  protected:
-  std::filesystem::path file() const { return dir_.path("x.safetensors"); }
+  std::filesystem::path file() const { return dir.path("x.safetensors"); }
 
   std::string written(const nn::NamedTensors& tensors, const Metadata& metadata = {}) const {
     write_safetensors(file(), tensors, metadata);
@@ -54,7 +54,7 @@ class SafetensorsTest : public testing::Test {
     return "no error";
   }
 
-  TempFolder dir_;
+  TempFolder dir;
 };
 
 TEST_F(SafetensorsTest, EmptyFileIsAsTheReferenceWritesIt) {
@@ -175,7 +175,7 @@ TEST_F(SafetensorsTest, MissingFileAndFolder) {
   } catch (const std::runtime_error& e) {
     EXPECT_THAT(e.what(), HasSubstr("No such file or directory"));
   }
-  EXPECT_THROW(read_safetensors(dir_.path("")), std::runtime_error);
+  EXPECT_THROW(read_safetensors(dir.path("")), std::runtime_error);
 }
 
 }  // namespace

@@ -61,20 +61,20 @@ struct Log {
 
 class TrainerTest : public testing::Test {
  protected:
-  TrainerTest() : dataset_(data::Dataset::load(dir_.write("text", some_text()))) {}
+  TrainerTest() : dataset(data::Dataset::load(dir.write("text", some_text()))) {}
 
-  fs::path run(const std::string& name) const { return dir_.path(name); }
+  fs::path run(const std::string& name) const { return dir.path(name); }
 
   StopReason train(const std::string& name, const TrainSettings& s, Log& log,
                    const std::function<int()>& stop = {}) {
     RunFolder folder = RunFolder::start(run(name), false);
-    return Trainer(s, dataset_, log.events(stop)).run(folder);
+    return Trainer(s, dataset, log.events(stop)).run(folder);
   }
 
   StopReason resume(const std::string& name, const TrainSettings& s, Log& log,
                     const std::function<int()>& stop = {}) {
     RunFolder folder = RunFolder::resume(run(name));
-    return Trainer::resume(s, dataset_, find_checkpoint(run(name), "last"), log.events(stop))
+    return Trainer::resume(s, dataset, find_checkpoint(run(name), "last"), log.events(stop))
         .run(folder);
   }
 
@@ -83,13 +83,13 @@ class TrainerTest : public testing::Test {
     std::map<std::string, std::string> files;
     for (const auto& entry : fs::directory_iterator(run(name) / "last")) {
       files[entry.path().filename().string()] =
-          dir_.read(name + "/last/" + entry.path().filename().string());
+          dir.read(name + "/last/" + entry.path().filename().string());
     }
     return files;
   }
 
-  TempFolder dir_;
-  data::Dataset dataset_;
+  TempFolder dir;
+  data::Dataset dataset;
 };
 
 TEST_F(TrainerTest, IterationsAreInclusiveAndEvaluationsLieOnTheGrid) {
@@ -104,7 +104,7 @@ TEST_F(TrainerTest, IterationsAreInclusiveAndEvaluationsLieOnTheGrid) {
 TEST_F(TrainerTest, FirstLossIsNearThatOfAUniformGuess) {
   Log log;
   train("a", tiny(), log);
-  EXPECT_NEAR(log.iters[0], std::log(static_cast<double>(dataset_.vocab().size())), 0.1);
+  EXPECT_NEAR(log.iters[0], std::log(static_cast<double>(dataset.vocab().size())), 0.1);
   EXPECT_LT(log.iters[12], log.iters[0] - 0.1);
 }
 
@@ -166,7 +166,7 @@ TEST_F(TrainerTest, BestKeepsTheLowestValidationLoss) {
   RunFolder folder = RunFolder::start(run("a"), false);
   TrainEvents events;
   events.on_eval = [&](const EvalMetrics& m) { evals.push_back(m); };
-  Trainer(s, dataset_, events).run(folder);
+  Trainer(s, dataset, events).run(folder);
   const auto best = std::min_element(
       evals.begin(), evals.end(),
       [](const EvalMetrics& a, const EvalMetrics& b) { return a.val_loss < b.val_loss; });
@@ -176,7 +176,7 @@ TEST_F(TrainerTest, BestKeepsTheLowestValidationLoss) {
 TEST_F(TrainerTest, AccumulationEqualsOneLargeBatch) {
   // The training split holds one symbol alone, so that all windows are alike and four
   // micro-batches of two rows see what one batch of eight sees.
-  const data::Dataset same = data::Dataset::load(dir_.write("same", std::string(500, 'a') + "b"));
+  const data::Dataset same = data::Dataset::load(dir.write("same", std::string(500, 'a') + "b"));
   TrainSettings large = tiny();
   large.dropout = 0;
   large.max_iters = 4;
@@ -207,7 +207,7 @@ TEST_F(TrainerTest, GradientsDoNotGrowFromStepToStep) {
   for (int i = 0; i < 200; ++i) {
     text += "ab";
   }
-  const data::Dataset periodic = data::Dataset::load(dir_.write("periodic", text));
+  const data::Dataset periodic = data::Dataset::load(dir.write("periodic", text));
   TrainSettings s = tiny();
   s.dropout = 0;
   s.learning_rate = s.min_lr = 0;
@@ -226,7 +226,7 @@ TEST_F(TrainerTest, GradientsDoNotGrowFromStepToStep) {
 TEST_F(TrainerTest, DropoutIsOffInEvaluationAndOnAfterIt) {
   TrainSettings s = tiny();
   s.dropout = 0.5;
-  Trainer trainer(s, dataset_, {});
+  Trainer trainer(s, dataset, {});
   const EvalMetrics first = trainer.evaluate_only(), second = trainer.evaluate_only();
   EXPECT_EQ(first.val_loss, second.val_loss);
   EXPECT_TRUE(trainer.model().is_training());
@@ -260,7 +260,7 @@ TEST_F(TrainerTest, NonFiniteUpdatesAreNamedAndSkippedUpToTheLimit) {
   TrainEvents events = log.events();
   events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
   RunFolder folder = RunFolder::start(run("a"), false);
-  EXPECT_THROW(Trainer(s, dataset_, events).run(folder), std::runtime_error);
+  EXPECT_THROW(Trainer(s, dataset, events).run(folder), std::runtime_error);
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_THAT(warnings[0], testing::ContainsRegex("not finite at iteration [0-9]+: .*op '"));
   EXPECT_THAT(warnings[0], HasSubstr("the update is passed over"));
@@ -280,7 +280,7 @@ TEST_F(TrainerTest, AFailedSaveIsToldAndTriedAgain) {
     }
   };
   RunFolder folder = RunFolder::start(run("a"), false);
-  EXPECT_EQ(Trainer(tiny(), dataset_, events).run(folder), StopReason::kFinished);
+  EXPECT_EQ(Trainer(tiny(), dataset, events).run(folder), StopReason::kFinished);
   EXPECT_EQ(warnings.size(), 1u);  // the evaluation at 10
   EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
 }
@@ -294,7 +294,7 @@ TEST_F(TrainerTest, AFailedLastSaveIsAnErrorAndTheOldCheckpointRemains) {
     }
   };
   RunFolder folder = RunFolder::start(run("a"), false);
-  Trainer trainer(tiny(), dataset_, events);
+  Trainer trainer(tiny(), dataset, events);
   try {
     trainer.run(folder);
     ADD_FAILURE();
@@ -339,7 +339,7 @@ TEST_F(TrainerTest, ResumeRefusesAnotherModelAndAnotherVocabulary) {
   TrainSettings wider = tiny();
   wider.n_embd = 32;
   EXPECT_THROW(resume("a", wider, log), std::runtime_error);
-  const data::Dataset other = data::Dataset::load(dir_.write("other", some_text() + "#"));
+  const data::Dataset other = data::Dataset::load(dir.write("other", some_text() + "#"));
   try {
     Trainer::resume(tiny(), other, find_checkpoint(run("a"), "last"), {});
     ADD_FAILURE();
@@ -358,7 +358,7 @@ TEST_F(TrainerTest, MemoryStaysFlatOverSteps) {
     in_use[m.iter] = memory_stats().in_use + memory_stats().kept;
   };
   RunFolder folder = RunFolder::start(run("a"), false);
-  Trainer(s, dataset_, events).run(folder);
+  Trainer(s, dataset, events).run(folder);
   EXPECT_EQ(in_use[20], in_use[400]);
 }
 

@@ -86,7 +86,7 @@ TEST(AdamW, StateIsSharedUnderTheParametersNames) {
 
 Tensor with_grad(const std::vector<double>& gradient) {
   const auto n = static_cast<int64_t>(gradient.size());
-  const Tensor p = zeros({n}).set_requires_grad();
+  Tensor p = zeros({n}).set_requires_grad();
   p.set_grad(from_vector(gradient, {n}, kFloat32));
   return p;
 }
