@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/kernels/attention_rows.h"
+#include "engine/kernels/chunks.h"
 #include "engine/kernels/gemm.h"
-#include "engine/threads.h"
 
 namespace chargrad::kernels {
 namespace {
@@ -23,6 +23,17 @@ MatrixView<S> matrix(const HeadsView<const S>& x, int64_t b, int64_t h) {
 template <class S>
 MatrixView<S> from_row(const MatrixView<S>& m, int64_t row) {
   return {m.data + row * m.row_stride, m.row_stride, m.column_stride};
+}
+
+// Multiplications of one chunk, a few microseconds: smaller pieces are not worth handing to a
+// thread.
+constexpr int64_t kChunkWork = int64_t{1} << 17;
+
+// How many pieces of `rows` rows each make a chunk.
+template <class S>
+int64_t pieces_per_chunk(const AttentionArgs<S>& args, int64_t rows) {
+  const int64_t work = rows * args.keys * (args.D + args.E);
+  return std::max<int64_t>(1, kChunkWork / std::max<int64_t>(1, work));
 }
 
 // Working memory of one thread; grows, and is kept.
@@ -139,23 +150,35 @@ void backward_head(const AttentionArgs<S>& args, int64_t b, int64_t h, const Hea
 template <class S>
 void attention_forward(const AttentionArgs<S>& args, S* y, S* lse) {
   const int64_t blocks = (args.T + kRowBlock - 1) / kRowBlock;
-  parallel_for(args.B * args.H * blocks, [&](int64_t chunk) {
-    const int64_t head = chunk / blocks, row = chunk % blocks * kRowBlock;
+  const auto one = [&](int64_t i) {
+    const int64_t head = i / blocks, row = i % blocks * kRowBlock;
     const int64_t at = head * args.T + row;
     forward_block(
         Block<S>{args, head / args.H, head % args.H, row, std::min(kRowBlock, args.T - row)},
         y + at * args.E, lse + at);
+  };
+  const int64_t chunk = pieces_per_chunk(args, std::min(kRowBlock, args.T));
+  parallel_chunks(args.B * args.H * blocks, chunk, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      one(i);
+    }
   });
 }
 
 template <class S>
 void attention_backward(const AttentionArgs<S>& args, const S* y, const S* lse, const S* dy, S* dq,
                         S* dk, S* dv) {
-  parallel_for(args.B * args.H, [&](int64_t head) {
+  const auto one = [&](int64_t head) {
     const int64_t at = head * args.T;
     backward_head(args, head / args.H, head % args.H,
                   HeadGrads<S>{y + at * args.E, lse + at, dy + at * args.E, dq + at * args.D,
                                dk + head * args.keys * args.D, dv + head * args.keys * args.E});
+  };
+  const int64_t chunk = pieces_per_chunk(args, args.T);
+  parallel_chunks(args.B * args.H, chunk, [&](int64_t begin, int64_t end) {
+    for (int64_t head = begin; head < end; ++head) {
+      one(head);
+    }
   });
 }
 
