@@ -113,6 +113,31 @@ TEST(Coverage, EveryRowNamesAnOp) {
   EXPECT_THAT(without(rows, differentiable_ops()), IsEmpty());
 }
 
+// Of every op: a row with a dim of size 1 (or a scalar), one with a dim that is odd, one whose
+// inputs are not contiguous (which view refuses).
+TEST(Coverage, EveryOpHasTheUsualRows) {
+  Names one, odd, strided = {"view"};
+  const auto add_if = [](bool condition, Names& names, std::string_view op) {
+    if (condition) {
+      names.emplace(op);
+    }
+  };
+  for (const OpCase& row : op_cases()) {
+    const std::string_view op = subject_of(row.name);
+    add_if(row.layout == Layout::kStrided, strided, op);
+    for (const Shape& shape : row.shapes) {
+      add_if(shape.empty(), one, op);
+      for (const int64_t size : shape) {
+        add_if(size == 1, one, op);
+        add_if(size > 1 && size % 2 == 1, odd, op);
+      }
+    }
+  }
+  EXPECT_THAT(without(differentiable_ops(), one), IsEmpty());
+  EXPECT_THAT(without(differentiable_ops(), odd), IsEmpty());
+  EXPECT_THAT(without(differentiable_ops(), strided), IsEmpty());
+}
+
 TEST(Coverage, EveryModuleHasACase) {
   Names modules;
   for (const char* folder : {"nn", "models"}) {
