@@ -59,6 +59,7 @@ void add(const Function& function, benchmark::TimeUnit unit) {
 std::function<std::vector<Tensor>()> normal(const std::vector<Shape>& shapes) {
   return [shapes] {
     std::vector<Tensor> result;
+    result.reserve(shapes.size());
     for (const Shape& shape : shapes) {
       result.push_back(randn(shape).set_requires_grad());
     }

@@ -166,7 +166,7 @@ TEST(Generator, BadStatesAreRefusedAndChangeNothing) {
        "left 541 and next 9223372036854775808"},
       {[](Bytes& b) { put<uint64_t>(b, 24 + 8 * 623, uint64_t{1} << 32); },
        "generator: word 623 of a state must be below 2^32, got 4294967296"},
-      {[](Bytes& b) { std::fill(b.begin() + 24, b.begin() + 24 + 8 * 624, uint8_t{0}); },
+      {[](Bytes& b) { std::fill(b.begin() + 24, b.begin() + 24 + 8 * ptrdiff_t{624}, uint8_t{0}); },
        "generator: the words of a state must not all be zero"},
       {[](Bytes& b) { put<int32_t>(b, 5040, 2); },
        "generator: the flag at byte 5040 of a state must be 0 or 1, got 2"},

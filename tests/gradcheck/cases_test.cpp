@@ -14,7 +14,8 @@
 
 namespace chargrad::tests {
 
-// How GoogleTest prints the parameter.
+// How GoogleTest prints the parameter; the name is its own.
+// NOLINTNEXTLINE(readability-identifier-naming)
 static void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
 }
@@ -162,7 +163,7 @@ TEST(GradcheckGPT, CatchesOnePercentInOneElementBetweenLayers) {
   const Tensor ids = randint(0, 6, {2, 4}, generator);
   // What lies below every place: the positions' table.
   const std::vector<Tensor> inputs = {gpt.transformer.wpe.weight};
-  const size_t elements = 2 * 4 * 8;
+  const size_t elements = 2 * size_t{4} * 8;
   for (int64_t place = 0; place <= kPlaces; ++place) {
     for (size_t element = 0; element < elements; element += place == kPlaces ? elements : 9) {
       const GradcheckResult result = gradcheck(

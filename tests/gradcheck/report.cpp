@@ -11,7 +11,7 @@ namespace chargrad::tests {
 namespace {
 
 std::string describe(const Subject& subject, const GradcheckResult& result) {
-  const std::string message = result.message();
+  std::string message = result.message();
   const size_t input = result.worst.input;
   if (input >= subject.names.size()) {
     return message;

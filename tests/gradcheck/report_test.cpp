@@ -23,7 +23,7 @@ Tensor skewed(const Tensor& x, double factor) {
                 [factor](const Tensor& dy, const Saved&) { return Grads{dy * factor}; });
 }
 
-Case skewed_case(double factor, std::vector<std::string> names = {}) {
+Case skewed_case(double factor, const std::vector<std::string>& names = {}) {
   return {"skewed/case", [factor, names] {
             return Subject{[factor](const auto& in) { return skewed(in[1], factor) + in[0]; },
                            {input({1, 2}), input({3, 4})},

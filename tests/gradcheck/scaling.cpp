@@ -65,7 +65,7 @@ Tensor central_difference(const std::function<Tensor(const Tensor&)>& f, const T
 
 // Zeros like x (n, N), with ones in column i.
 Tensor one_hot(const Tensor& x, int64_t i) {
-  const Tensor result = zeros_like(x);
+  Tensor result = zeros_like(x);
   fill_(result.select(1, i), 1);
   return result;
 }

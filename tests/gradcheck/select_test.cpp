@@ -11,6 +11,7 @@ using testing::IsEmpty;
 
 std::vector<Case> named(const std::vector<std::string>& names) {
   std::vector<Case> cases;
+  cases.reserve(names.size());
   for (const std::string& name : names) {
     cases.push_back({name, nullptr});
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "engine/ops.h"
+#include "tests/error_text.h"
 
 namespace chargrad {
 namespace {
@@ -129,27 +130,24 @@ TEST(GPT, OverfitsOneBatch) {
 }
 
 TEST(GPT, RefusesWrongIdsAndConfigs) {
-  const auto error_of = [](const std::function<void()>& f) -> std::string {
-    try {
-      f();
-    } catch (const std::invalid_argument& e) {
-      return e.what();
-    }
-    return "no exception";
-  };
   const GPT gpt(small());
-  EXPECT_EQ(error_of([&] { gpt.forward(some_ids(1, 7)); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { gpt.forward(some_ids(1, 7)); }),
             "GPT: the context length must be in [1, 6], got 7");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_text<std::invalid_argument>([&] {
               gpt.forward(ones({1, 3}));
             }),
             "GPT: ids must be int64 of shape [B, T], got float32 of shape [1, 3]");
-  EXPECT_THAT(error_of([&] { gpt.forward(full({1, 3}, 11, kInt64)); }), HasSubstr("11"));
+  EXPECT_THAT(error_text<std::invalid_argument>([&] {
+                gpt.forward(full({1, 3}, 11, kInt64));
+              }),
+              HasSubstr("11"));
   GPTConfig c = small();
   c.n_head = 3;
-  EXPECT_EQ(error_of([&] { GPT{c}; }), "GPT: n_head must divide n_embd, got 3 and 8");
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { GPT{c}; }),
+            "GPT: n_head must divide n_embd, got 3 and 8");
   c.n_layer = 0;
-  EXPECT_THAT(error_of([&] { GPT{c}; }), HasSubstr("GPT: sizes must be positive"));
+  EXPECT_THAT(error_text<std::invalid_argument>([&] { GPT{c}; }),
+              HasSubstr("GPT: sizes must be positive"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "nn/embedding.h"
 #include "nn/layer_norm.h"
 #include "nn/linear.h"
+#include "tests/error_text.h"
 
 namespace chargrad::nn {
 namespace {
@@ -43,15 +44,6 @@ std::vector<std::string> names(const NamedTensors& tensors) {
     result.push_back(name);
   }
   return result;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::invalid_argument& e) {
-    return e.what();
-  }
-  return "no exception";
 }
 
 TEST(Module, NamesAreOwnFirstThenByModuleAndTiedOnesOnce) {
@@ -92,7 +84,7 @@ TEST(Module, LoadStateDictListsWhatIsWrongAndChangesNothing) {
                            {"first.bias", zeros({4})},
                            {"mask", zeros({2}, kBool)},
                            {"extra", zeros({1})}};
-  EXPECT_EQ(error_of([&] { net.load_state_dict(state); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { net.load_state_dict(state); }),
             "load_state_dict: first.bias has shape [4], expected [3]; scale is missing; extra is "
             "unexpected");
   EXPECT_EQ(net.first.weight.to_vector<float>(), before);
@@ -126,7 +118,8 @@ TEST(Module, ToConvertsFloatingTensorsAndKeepsTies) {
   EXPECT_EQ(net.first.weight.impl(), net.second.weight.impl());
   EXPECT_TRUE(net.first.weight.requires_grad());
   EXPECT_EQ(net.first(ones({1, 2}, kFloat64)).dtype(), kFloat64);
-  EXPECT_EQ(error_of([&] { net.to(kInt64); }), "to: a module's dtype must be floating, got int64");
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { net.to(kInt64); }),
+            "to: a module's dtype must be floating, got int64");
 }
 
 TEST(Module, ApplyVisitsDeeperModulesFirst) {
@@ -139,11 +132,11 @@ TEST(Module, ApplyVisitsDeeperModulesFirst) {
 TEST(Module, NamesMustBeFreeAndWithoutDots) {
   Net net;
   Tensor t = ones({1});
-  EXPECT_EQ(error_of([&] { net.register_parameter("scale", t); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { net.register_parameter("scale", t); }),
             "register_parameter: the name \"scale\" is taken");
-  EXPECT_EQ(error_of([&] { net.register_parameter("a.b", t); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { net.register_parameter("a.b", t); }),
             "register_parameter: a name must not be empty nor contain a dot, got \"a.b\"");
-  EXPECT_EQ(error_of([&] { net.register_module("first", net.second); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { net.register_module("first", net.second); }),
             "register_module: the name \"first\" is taken");
 }
 
@@ -164,7 +157,7 @@ TEST(Linear, AppliesWeightAndBias) {
   linear.load_state_dict({{"weight", tensor({{2, 3}})}, {"bias", tensor({10})}});
   EXPECT_EQ(linear(tensor({{1, 1}})).item(), 15);
   EXPECT_FALSE(Linear(2, 1, /*with_bias=*/false).bias.defined());
-  EXPECT_EQ(error_of([] { Linear(0, 3); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Linear(0, 3); }),
             "Linear: in_features and out_features must be positive, got 0 and 3");
 }
 
@@ -176,7 +169,7 @@ TEST(Embedding, DrawsNormalRows) {
   EXPECT_EQ(w[0], 0x1.72386p-3f);
   EXPECT_EQ(w[1], -0x1.1eabd6p-4f);
   EXPECT_EQ(embedding(tensor({3, 0}, kInt64)).shape(), (Shape{2, 5}));
-  EXPECT_EQ(error_of([] { Embedding(3, 0); }),
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Embedding(3, 0); }),
             "Embedding: num_embeddings and embedding_dim must be positive, got 3 and 0");
 }
 
@@ -184,7 +177,8 @@ TEST(LayerNorm, StartsAsPlainNormalisation) {
   const LayerNorm norm(2);
   EXPECT_NEAR(norm(tensor({1, 3})).item({1}), 1.0, 1e-5);
   EXPECT_FALSE(LayerNorm(2, /*with_bias=*/false).bias.defined());
-  EXPECT_EQ(error_of([] { LayerNorm(0); }), "LayerNorm: size must be positive, got 0");
+  EXPECT_EQ(error_text<std::invalid_argument>([] { LayerNorm(0); }),
+            "LayerNorm: size must be positive, got 0");
 }
 
 TEST(LayerNorm, TakesItsEpsilon) {
@@ -198,7 +192,8 @@ TEST(Dropout, OnlyInTraining) {
   EXPECT_NEAR(kept, 500, 80);  // five standard deviations of 16
   drop.eval();
   EXPECT_EQ(sum(drop(x)).item(), 1000);
-  EXPECT_EQ(error_of([] { Dropout(1.5); }), "Dropout: p must be in [0, 1], got 1.5");
+  EXPECT_EQ(error_text<std::invalid_argument>([] { Dropout(1.5); }),
+            "Dropout: p must be in [0, 1], got 1.5");
 }
 
 TEST(Sequential, ChainsLayersUnderNumberedNames) {

@@ -1,6 +1,7 @@
 #include "tests/op_cases/op_cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <random>
 
@@ -17,7 +18,7 @@ std::vector<double> draw_values(Draw draw, int64_t n, std::mt19937_64& bits) {
   if (draw == Draw::kSpread) {
     // +-0.1, +-0.15, +-0.2, ... in a random order, plus a little that keeps them apart.
     for (size_t i = 0; i < values.size(); ++i) {
-      const double size = 0.1 + 0.05 * static_cast<double>(i / 2);
+      const double size = 0.1 + 0.05 * std::floor(static_cast<double>(i) / 2);
       values[i] = (i % 2 == 0 ? size : -size) * 1.01;
     }
     std::shuffle(values.begin(), values.end(), bits);

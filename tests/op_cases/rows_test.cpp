@@ -13,7 +13,8 @@
 
 namespace chargrad::tests {
 
-// How GoogleTest prints the parameter.
+// How GoogleTest prints the parameter; the name is its own.
+// NOLINTNEXTLINE(readability-identifier-naming)
 static void PrintTo(const OpCase& row, std::ostream* out) {
   *out << row.name;
 }
@@ -42,6 +43,7 @@ Tensor restrided(const Tensor& x) {
 
 std::vector<Tensor> leaves(const std::vector<Tensor>& inputs, Tensor (*change)(const Tensor&)) {
   std::vector<Tensor> changed;
+  changed.reserve(inputs.size());
   for (const Tensor& x : inputs) {
     changed.push_back(change(x).set_requires_grad());
   }

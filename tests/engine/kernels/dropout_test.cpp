@@ -72,7 +72,7 @@ TEST(Dropout, ScalesWhatItKeeps) {
 }
 
 TEST(Dropout, RowsOfAMaskAreItsParts) {
-  const std::vector<double> whole = mask<double>(7 * 13, 0.3, kKey);
+  const std::vector<double> whole = mask<double>(7 * int64_t{13}, 0.3, kKey);
   for (int64_t row = 0; row < 7; ++row) {
     const std::vector<double> part = mask<double>(13, 0.3, kKey, row * 13);
     EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + row * 13)) << row;

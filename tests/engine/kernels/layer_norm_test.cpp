@@ -97,9 +97,9 @@ TEST(LayerNorm, WidthOne) {
 
 // A mean of 10,000 leaves the values three digits after the point, and the variance survives.
 TEST(LayerNorm, LargeMean) {
-  std::vector<float> x;
-  for (int i = 0; i < 64; ++i) {
-    x.push_back(10000.0f + static_cast<float>(i % 4));
+  std::vector<float> x(64);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = 10000.0f + static_cast<float>(i % 4);
   }
   const Forward<float> f = forward<float>(x, {}, {}, 1);
   EXPECT_TRUE(near(f.rstd, {1 / std::sqrt(1.25 + 1e-5)}, 0, 1e-6));

@@ -299,7 +299,7 @@ TEST(Random, ScaleShiftOfEveryLengthIsTheReferences) {
 // The vector code and the plain one agree to the last bit, also at the ends of the unit interval.
 TEST(Random, NormalBlocksAreTheReferences) {
   RandomStream stream(12);
-  std::vector<float> x = draw_uniform<float>(stream, 16 * 5000);
+  std::vector<float> x = draw_uniform<float>(stream, 16 * int64_t{5000});
   const float extremes[] = {0.0f, 0x1p-24f, 1.0f - 0x1p-24f, 0.25f, 0.5f, 0.75f, 0.125f, 0.375f};
   for (size_t i = 0; i < 8; ++i) {
     for (size_t j = 0; j < 8; ++j) {
@@ -367,7 +367,7 @@ TEST(Random, MultinomialWithoutReplacementIsAnOrder) {
     first_is_heaviest += ids[0] == 4 ? 1 : 0;
   }
   // Half of the weight: binomial with deviation sqrt(2000 / 4) = 22; five of them.
-  EXPECT_NEAR(first_is_heaviest, kTrials / 2, 112);
+  EXPECT_NEAR(first_is_heaviest, kTrials / 2.0, 112);
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ using Function = std::function<Tensor(const std::vector<Tensor>&)>;
 std::vector<Tensor> draw(const std::vector<Shape>& shapes, DType dtype) {
   Generator generator(42);
   std::vector<Tensor> inputs;
+  inputs.reserve(shapes.size());
   for (const Shape& shape : shapes) {
     inputs.push_back(randn(shape, kFloat32, generator).to(dtype).set_requires_grad());
   }
