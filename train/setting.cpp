@@ -12,6 +12,7 @@
 
 #include "data/code_points.h"
 #include "engine/check.h"
+#include "train/nearest.h"
 
 namespace chargrad::train {
 
@@ -106,49 +107,6 @@ std::optional<int64_t> whole_of(const Json& value) {
           ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
           : value.is_number_integer();
   return fits ? std::optional<int64_t>(value.get<int64_t>()) : std::nullopt;
-}
-
-// The fewest insertions, deletions, replacements and swaps of neighbours that lead from a to b.
-int64_t edit_distance(std::string_view a, std::string_view b) {
-  const size_t rows = a.size() + 1, cols = b.size() + 1;
-  std::vector<int64_t> d(rows * cols);
-  const auto at = [&d, cols](size_t i, size_t j) -> int64_t& { return d[i * cols + j]; };
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < cols; ++j) {
-      if (i == 0 || j == 0) {
-        at(i, j) = static_cast<int64_t>(i + j);
-        continue;
-      }
-      const int64_t replaced = at(i - 1, j - 1) + (a[i - 1] == b[j - 1] ? 0 : 1);
-      at(i, j) = std::min({at(i - 1, j) + 1, at(i, j - 1) + 1, replaced});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        at(i, j) = std::min(at(i, j), at(i - 2, j - 2) + 1);
-      }
-    }
-  }
-  return d.back();
-}
-
-// learning_rate -> lr.
-std::string initials(std::string_view name) {
-  std::string letters;
-  for (size_t i = 0; i < name.size(); ++i) {
-    if (i == 0 || name[i - 1] == '_') {
-      letters += name[i];
-    }
-  }
-  return letters;
-}
-
-// Edit distance, but people also shorten a name to its initials and lengthen it by a word.
-int64_t name_distance(std::string_view typed, std::string_view name) {
-  if (typed.size() > 1 && typed == initials(name)) {
-    return 1;
-  }
-  const int64_t distance = edit_distance(typed, name);
-  const size_t common = std::min(typed.size(), name.size());
-  const bool is_prefix = common >= 3 && typed.substr(0, common) == name.substr(0, common);
-  return is_prefix ? std::min<int64_t>(distance, 2) : distance;
 }
 
 }  // namespace
@@ -323,21 +281,12 @@ const Setting* SettingList::find(std::string_view name) const {
 }
 
 std::string SettingList::nearest(std::string_view name) const {
-  // Longer names are no typing mistakes, and the distance costs the product of the lengths.
-  constexpr size_t kLongest = 64;
-  if (name.size() > kLongest) {
-    return {};
-  }
-  int64_t best = std::max<int64_t>(2, static_cast<int64_t>(name.size()) / 2) + 1;
-  std::string nearest;
+  std::vector<std::string_view> names;
+  names.reserve(settings_.size());
   for (const Setting& setting : settings_) {
-    const int64_t distance = name_distance(name, setting.name);
-    if (distance < best) {
-      best = distance;
-      nearest = setting.name;
-    }
+    names.emplace_back(setting.name);
   }
-  return nearest;
+  return std::string(nearest_name(name, names));
 }
 
 Json to_json(const SettingList& settings) {

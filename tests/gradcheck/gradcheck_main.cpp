@@ -212,6 +212,10 @@ void check_combination(const Options& options, const chargrad::train::Arguments&
   if (options.lesson && options.json) {
     throw UsageError("gradcheck: --lesson writes no JSON");
   }
+  if (options.json && !options.html.empty() && *options.json == options.html) {
+    throw UsageError(fmt::format("gradcheck: --json and --html name the same file, {}",
+                                 chargrad::train::shown(options.html)));
+  }
 }
 
 int run_command(int argc, char** argv) {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
-#include <set>
 #include <string_view>
 
 #include "engine/check.h"
+#include "train/nearest.h"
 
 namespace chargrad::tests {
 namespace {
@@ -32,35 +31,15 @@ bool fits(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-// Characters to insert, delete or replace to make one text of the other.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replace = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replace, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::string nearest_subject(const std::vector<Case>& cases, std::string_view pattern) {
-  constexpr size_t kLongest = 100;  // longer words are no typing mistakes
-  std::string nearest;
-  size_t best = kLongest;
-  const std::string_view typed = subject_of(pattern.substr(0, kLongest));
+// Asks for what a failed pattern was probably meant to be, if anything is near.
+std::string hint(const std::vector<Case>& cases, std::string_view pattern) {
+  std::vector<std::string_view> subjects;
+  subjects.reserve(cases.size());
   for (const Case& candidate : cases) {
-    const std::string_view subject = subject_of(candidate.name);
-    if (const size_t distance = edit_distance(typed, subject); distance < best) {
-      best = distance;
-      nearest = subject;
-    }
+    subjects.push_back(subject_of(candidate.name));
   }
-  return nearest;
+  const std::string_view near = train::nearest_name(subject_of(pattern), subjects);
+  return near.empty() ? std::string() : "did you mean " + std::string(near) + "? ";
 }
 
 }  // namespace
@@ -90,8 +69,8 @@ std::vector<Case> select_cases(const std::vector<Case>& cases,
                                    pick([&](std::string_view name) {
                                      return name.find(pattern) != std::string_view::npos;
                                    }));
-    CHARGRAD_CHECK(any, "gradcheck: no case matches '", pattern, "'; did you mean ",
-                   nearest_subject(cases, pattern), "? --list names the cases");
+    CHARGRAD_CHECK(any, "gradcheck: no case matches '", pattern, "'; ", hint(cases, pattern),
+                   "--list names the cases");
   }
   std::vector<Case> selected;
   for (size_t i = 0; i < cases.size(); ++i) {
