@@ -127,4 +127,8 @@ Tier active_tier() {
   return tier;
 }
 
+bool has_fast_bfloat16() {
+  return active_tier() == Tier::kAvx512Bf16 || active_tier() == Tier::kAmx;
+}
+
 }  // namespace chargrad::kernels

@@ -26,4 +26,7 @@ Tier tier_from_name(std::string_view name);
 // tier_from_name; thread-safe.
 Tier active_tier();
 
+// Whether the active tier multiplies bfloat16 faster than float32: avx512bf16 and amx.
+bool has_fast_bfloat16();
+
 }  // namespace chargrad::kernels

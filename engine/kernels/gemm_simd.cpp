@@ -14,15 +14,12 @@
 #include <hwy/foreach_target.h>  // Before the others.
 #include <hwy/highway.h>
 
+#include "engine/kernels/transpose_simd-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace chargrad::kernels {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
 
 constexpr int64_t kLanes = hn::MaxLanes(D());
 constexpr int64_t kRows = 6;
@@ -133,44 +130,6 @@ void multiply_panel(const PanelArgs& args) {
     return multiply_panel_of<2>(args);
   }
   return multiply_panel_of<1>(args);
-}
-
-// In place: v[i] lane j becomes v[j] lane i, for i, j < kLanes. First 4x4 squares in each block of
-// 128 bits, then whole blocks.
-HWY_INLINE void transpose(V (&v)[kLanes]) {
-  const D d;
-  const hn::Repartition<double, D> dd;
-  HWY_UNROLL(4)
-  for (int64_t g = 0; g < kLanes; g += 4) {
-    const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, v[g], v[g + 1]));
-    const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, v[g], v[g + 1]));
-    const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, v[g + 2], v[g + 3]));
-    const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, v[g + 2], v[g + 3]));
-    v[g] = hn::BitCast(d, hn::InterleaveLower(dd, low01, low23));
-    v[g + 1] = hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23));
-    v[g + 2] = hn::BitCast(d, hn::InterleaveLower(dd, high01, high23));
-    v[g + 3] = hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23));
-  }
-#if HWY_MAX_BYTES == 32
-  HWY_UNROLL(4)
-  for (int64_t j = 0; j < 4; ++j) {
-    const V low = v[j], high = v[4 + j];
-    v[j] = hn::ConcatLowerLower(d, high, low);
-    v[4 + j] = hn::ConcatUpperUpper(d, high, low);
-  }
-#elif HWY_MAX_BYTES == 64
-  HWY_UNROLL(4)
-  for (int64_t j = 0; j < 4; ++j) {
-    const V even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[4 + j]), v[j]);
-    const V odd01 = hn::OddEvenBlocks(v[4 + j], hn::SwapAdjacentBlocks(v[j]));
-    const V even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(v[12 + j]), v[8 + j]);
-    const V odd23 = hn::OddEvenBlocks(v[12 + j], hn::SwapAdjacentBlocks(v[8 + j]));
-    v[j] = hn::ConcatLowerLower(d, even23, even01);
-    v[4 + j] = hn::ConcatLowerLower(d, odd23, odd01);
-    v[8 + j] = hn::ConcatUpperUpper(d, even23, even01);
-    v[12 + j] = hn::ConcatUpperUpper(d, odd23, odd01);
-  }
-#endif
 }
 
 // Columns that lie row by row in memory: at most kLanes of them, to rows of `out` ldo apart.
