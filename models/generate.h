@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/generator.h"
@@ -23,14 +24,26 @@ struct SamplingOptions {
 // std::invalid_argument for a temperature < 0 or not finite, top_k < 0, or top_p outside [0, 1].
 Tensor next_probabilities(const Tensor& logits, const SamplingOptions& options);
 
+// Told of each new column (B) of ids as it is drawn; false ends the generation early.
+using OnToken = std::function<bool(const std::vector<int64_t>&)>;
+
 // Extends each row of ids (B, T) by max_new_tokens drawn ids -> (B, T + max_new_tokens). A
 // context longer than the model's block is cropped to its last block. Temperature 0 draws
 // nothing from the generator. The model should be in evaluation mode; no graph is recorded.
-// on_token, if given, is called with each new column (B) as it is drawn; when it returns false
-// the generation ends early.
 // As nanoGPT's generate: temperature, then top_k, softmax, torch.multinomial.
 Tensor generate(const LanguageModel& model, const Tensor& ids, int64_t max_new_tokens,
                 const SamplingOptions& options = {}, Generator& generator = default_generator(),
-                const std::function<bool(const std::vector<int64_t>&)>& on_token = {});
+                const OnToken& on_token = {});
+
+// The same with a generator for each row: every row comes out as it would alone.
+Tensor generate(const LanguageModel& model, const Tensor& ids, int64_t max_new_tokens,
+                const SamplingOptions& options, std::span<Generator> generators,
+                const OnToken& on_token = {});
+
+// Generators for `count` texts of `tokens` drawn ids that are generated together and shall be
+// those that one generator gives one after the other: each starts where the one before ends.
+// `generator` is left where the last one ends.
+std::vector<Generator> consecutive_streams(Generator& generator, int64_t count, int64_t tokens,
+                                           int64_t vocab_size, const SamplingOptions& options);
 
 }  // namespace chargrad

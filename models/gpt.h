@@ -93,6 +93,7 @@ class GPT : public LanguageModel {
 
   Tensor forward(const Tensor& ids) const override;
   Tensor next_logits(const Tensor& ids) const override;
+  std::unique_ptr<Decoder> decoder(int64_t batch) const override;
   int64_t block_size() const override { return config_.block_size; }
   int64_t vocab_size() const override { return config_.vocab_size; }
   const GPTConfig& config() const { return config_; }

@@ -3,9 +3,29 @@
 #include "engine/ops.h"
 
 namespace chargrad {
+namespace {
+
+class RecomputingDecoder : public Decoder {
+ public:
+  RecomputingDecoder(const LanguageModel& model, int64_t batch)
+      : Decoder(batch, model.block_size()), model_(model) {}
+
+ private:
+  Tensor logits(const Tensor& context, bool /*only_last_is_new*/) override {
+    return model_.next_logits(context);
+  }
+
+  const LanguageModel& model_;
+};
+
+}  // namespace
 
 Tensor LanguageModel::next_logits(const Tensor& ids) const {
   return select(forward(ids), 1, -1);  // (B, V)
+}
+
+std::unique_ptr<Decoder> LanguageModel::decoder(int64_t batch) const {
+  return std::make_unique<RecomputingDecoder>(*this, batch);
 }
 
 Tensor LanguageModel::loss(const Tensor& ids, const Tensor& targets) const {

@@ -1,6 +1,9 @@
 // What train, sample and generate ask of a model.
 #pragma once
 
+#include <memory>
+
+#include "models/decoder.h"
 #include "nn/module.h"
 
 namespace chargrad {
@@ -13,6 +16,10 @@ class LanguageModel : public nn::Module {
 
   // ids (B, T) -> logits after the last position (B, V).
   virtual Tensor next_logits(const Tensor& ids) const;
+
+  // For texts that grow: see Decoder. The model should be in evaluation mode. This one computes
+  // each context anew.
+  virtual std::unique_ptr<Decoder> decoder(int64_t batch) const;
 
   // Longest context: what goes beyond it, the caller crops.
   virtual int64_t block_size() const = 0;

@@ -1,8 +1,10 @@
 // sample: text from a model that train made.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "data/text_file.h"
 #include "engine/autocast.h"
@@ -18,6 +20,7 @@ namespace chargrad::train {
 namespace {
 
 constexpr std::string_view kFilePrefix = "FILE:";
+constexpr std::string_view kSeparator = "---------------\n";
 
 std::string prompt_text(const std::string& prompt) {
   return prompt.rfind(kFilePrefix, 0) == 0 ? data::read_text(prompt.substr(kFilePrefix.size()))
@@ -31,25 +34,49 @@ void show(std::string_view text) {
   }
 }
 
-void write_sample(const LoadedModel& loaded, const SampleSettings& settings,
-                  const std::string& prompt) {
-  std::vector<int64_t> ids = loaded.vocab.encode(prompt);
-  if (ids.empty()) {
-    ids.push_back(loaded.vocab.start_id());  // not part of the text
-  }
-  const auto length = static_cast<int64_t>(ids.size());
+// Samples drawn in one pass. More would not be faster, and each takes memory for its context.
+constexpr int64_t kMostTogether = 16;
+// Characters of samples drawn in one pass. All but the first are shown only when all are there.
+constexpr int64_t kMostCharacters = int64_t{1} << 20;
+
+int64_t samples_together(const SampleSettings& settings) {
+  const int64_t length = std::max<int64_t>(settings.max_new_tokens, 1);
+  return std::clamp<int64_t>(kMostCharacters / length, 1, kMostTogether);
+}
+
+SamplingOptions sampling_options(const SampleSettings& settings) {
   SamplingOptions options;
   options.temperature = settings.temperature;
   options.top_k = settings.top_k;
   options.top_p = settings.top_p;
+  return options;
+}
+
+// Draws `count` samples together. The first is shown as it is drawn, the others after it.
+void write_samples(const LoadedModel& loaded, const SampleSettings& settings,
+                   const std::string& prompt, int64_t count) {
+  std::vector<int64_t> ids = loaded.vocab.encode(prompt);
+  if (ids.empty()) {
+    ids.push_back(loaded.vocab.start_id());  // not part of the text
+  }
+  const Tensor start = from_vector(ids, {1, static_cast<int64_t>(ids.size())});  // (1, T)
+  const SamplingOptions options = sampling_options(settings);
+  std::vector<Generator> streams = consecutive_streams(
+      default_generator(), count, settings.max_new_tokens, loaded.vocab.size(), options);
+  std::vector<std::string> texts(static_cast<size_t>(count));
   show(prompt);
-  const AutocastGuard autocast(settings.dtype == "bfloat16" ? kBFloat16 : kFloat32);
-  generate(*loaded.model, from_vector(ids, {1, length}), settings.max_new_tokens, options,
-           default_generator(), [&](const std::vector<int64_t>& next) {
+  generate(*loaded.model, expand(start, {count, -1}), settings.max_new_tokens, options, streams,
+           [&](const std::vector<int64_t>& next) {
              show(loaded.vocab.decode(next[0]));
+             for (size_t i = 1; i < next.size(); ++i) {
+               texts[i] += loaded.vocab.decode(next[i]);
+             }
              return true;
            });
   show("\n");
+  for (size_t i = 1; i < texts.size(); ++i) {
+    show(std::string(kSeparator) + prompt + texts[i] + "\n");
+  }
 }
 
 int sample(const SampleSettings& settings) {
@@ -64,11 +91,13 @@ int sample(const SampleSettings& settings) {
   loaded.model->eval();
   const std::string prompt = prompt_text(settings.prompt);
   manual_seed(static_cast<uint64_t>(settings.seed));
-  for (int64_t i = 0; i < settings.num_samples; ++i) {
+  const AutocastGuard autocast(settings.dtype == "bfloat16" ? kBFloat16 : kFloat32);
+  const int64_t together = samples_together(settings);
+  for (int64_t i = 0; i < settings.num_samples; i += together) {
     if (i > 0) {
-      show("---------------\n");
+      show(kSeparator);
     }
-    write_sample(loaded, settings, prompt);
+    write_samples(loaded, settings, prompt, std::min(together, settings.num_samples - i));
   }
   return 0;
 }

@@ -4,10 +4,11 @@
 compare.py [--bench=PROGRAM] [--rounds=N] [--only=TEXT] [--threads=N] [--processor_time]
 
 Both sides train the same model on one random batch: forward, loss, backward, clipping at 1, AdamW;
-PyTorch with scaled_dot_product_attention and, for bfloat16, autocast. A round is a few steps of
-ours and then as many of PyTorch's, so that both meet the same noise; the figure is the median of
-the rounds' ratios. PyTorch must be installed; the variable PYTHON of `./run bench --compare` names
-the interpreter that has it.
+PyTorch with scaled_dot_product_attention and, for bfloat16, autocast. Then both draw characters,
+one stream, PyTorch as nanoGPT does. A round is a few steps or characters of ours and then as many
+of PyTorch's, so that both meet the same noise; the figure is the median of the rounds' ratios.
+PyTorch must be installed; the variable PYTHON of `./run bench --compare` names the interpreter that
+has it.
 """
 
 import argparse
@@ -66,10 +67,22 @@ class Model(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
         self.norm = nn.LayerNorm(width, bias=False)
 
+    def hidden(self, ids):
+        return self.norm(self.blocks(self.drop(self.tokens(ids) + self.positions[:ids.shape[1]])))
+
     def forward(self, ids, targets):
-        x = self.drop(self.tokens(ids) + self.positions[:ids.shape[1]])
-        logits = F.linear(self.norm(self.blocks(x)), self.tokens.weight)
+        logits = F.linear(self.hidden(ids), self.tokens.weight)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    @torch.no_grad()
+    def generate(self, ids, count):
+        """As nanoGPT does: the whole context again for each character."""
+        for _ in range(count):
+            context = ids[:, -self.positions.shape[0]:]
+            logits = F.linear(self.hidden(context)[:, -1], self.tokens.weight)
+            next_id = torch.multinomial(F.softmax(logits.float(), dim=-1), num_samples=1)
+            ids = torch.cat((ids, next_id), dim=1)
+        return ids
 
 
 class Torch:
@@ -101,18 +114,34 @@ class Torch:
         return seconds
 
 
-class Ours:
-    """The same of `bench --serve`."""
+class TorchText:
+    """PyTorch's sampling. run() gives the seconds and processor seconds of one character."""
 
-    def __init__(self, program, recipe, dtype, dropout):
-        what = f"{recipe},{dtype},{dropout},{torch.get_num_threads()}"
-        self.process = subprocess.Popen([program, f"--serve={what}"], text=True,
+    def __init__(self, recipe, dtype, start):
+        layers, heads, width, block, _, _ = RECIPES[recipe]
+        self.autocast = dtype == "bfloat16"
+        self.model = Model(layers, heads, width, block, 0.0).eval()
+        self.ids = torch.randint(VOCABULARY, (1, start))
+
+    def run(self, count):
+        start, processor = time.perf_counter(), time.process_time()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.autocast):
+            self.model.generate(self.ids, count)
+        return [((time.perf_counter() - start) / count, (time.process_time() - processor) / count)]
+
+
+class Bench:
+    """The bench program's side, which answers each number with words."""
+
+    def __init__(self, program, flag, *what):
+        what = ",".join(map(str, what)) + f",{torch.get_num_threads()}"
+        self.process = subprocess.Popen([program, f"--{flag}={what}"], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def run(self, steps):
-        print(steps, file=self.process.stdin, flush=True)
+    def ask(self, number):
+        print(number, file=self.process.stdin, flush=True)
         words = [float(word) for word in self.process.stdout.readline().split()]
-        if len(words) != 2 * steps:
+        if not words:
             raise SystemExit(f"compare: the bench program ended, status {self.process.wait()}")
         return list(zip(words[::2], words[1::2]))
 
@@ -121,9 +150,27 @@ class Ours:
         self.process.wait()
 
 
-def compare(program, recipe, dtype, dropout, rounds, clock):
-    steps = RECIPES[recipe][-1]
-    ours, theirs = Ours(program, recipe, dtype, dropout), Torch(recipe, dtype, dropout)
+class Ours(Bench):
+    """The same of `bench --serve`."""
+
+    def __init__(self, program, recipe, dtype, dropout):
+        super().__init__(program, "serve", recipe, dtype, dropout)
+
+    def run(self, steps):
+        return self.ask(steps)
+
+
+class OursText(Bench):
+    """The same of `bench --serve_text`."""
+
+    def __init__(self, program, recipe, dtype, start):
+        super().__init__(program, "serve_text", recipe, dtype, start)
+
+    def run(self, count):
+        return [tuple(seconds / count for seconds in self.ask(count)[0])]
+
+
+def compare(name, ours, theirs, steps, rounds, clock):
     for side in (ours, theirs):
         side.run(min(steps, 3))  # warm-up
     ratios, our_times, their_times = [], [], []
@@ -134,9 +181,8 @@ def compare(program, recipe, dtype, dropout, rounds, clock):
         our_times.append(mine)
         their_times.append(other)
     ours.close()
-    name = f"{recipe}, {dtype}" + (f", dropout {dropout}" if dropout else "")
-    print(f"{name:30} ours {statistics.median(our_times) * 1e3:9.1f} ms   "
-          f"PyTorch {statistics.median(their_times) * 1e3:9.1f} ms   "
+    print(f"{name:34} ours {statistics.median(our_times) * 1e3:9.2f} ms   "
+          f"PyTorch {statistics.median(their_times) * 1e3:9.2f} ms   "
           f"PyTorch/ours {statistics.median(ratios):5.2f} "
           f"({min(ratios):.2f} .. {max(ratios):.2f})", flush=True)
 
@@ -147,7 +193,7 @@ def main():
     parser.add_argument("--bench", default=str(root / "build/release/bench"), metavar="PROGRAM")
     parser.add_argument("--rounds", type=int, default=0, help="default: 15 (cpu), 3 (baby)")
     parser.add_argument("--only", default="", metavar="TEXT",
-                        help="only cases whose name holds it, as in 'cpu/float32'")
+                        help="only cases whose name holds it, as in 'cpu/float32' or 'sample/baby'")
     parser.add_argument("--threads", type=int, default=0, help="default: all processors")
     parser.add_argument("--processor_time", action="store_true",
                         help="compare processor time: for one thread on a busy machine")
@@ -158,12 +204,20 @@ def main():
     load = " ".join(f"{x:.1f}" for x in os.getloadavg())
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, "
           f"{'processor' if args.processor_time else 'wall'} time; load {load}")
-    for recipe in RECIPES:
+    clock = int(args.processor_time)
+    for recipe, (_, _, _, block, _, steps) in RECIPES.items():
+        rounds = args.rounds or (15 if recipe == "cpu" else 3)
         for dtype in ("float32", "bfloat16"):
             for dropout in (0.0, 0.2):
                 if args.only in f"{recipe}/{dtype}/{dropout}":
-                    rounds = args.rounds or (15 if recipe == "cpu" else 3)
-                    compare(args.bench, recipe, dtype, dropout, rounds, int(args.processor_time))
+                    what = recipe, dtype, dropout
+                    compare(f"{recipe}, {dtype}" + (f", dropout {dropout}" if dropout else ""),
+                            Ours(args.bench, *what), Torch(*what), steps, rounds, clock)
+            for place, start, count in (("within", 1, block - 1), ("past", block, 20)):
+                if args.only in f"sample/{recipe}/{dtype}/{place}":
+                    what = recipe, dtype, start
+                    compare(f"{recipe}, {dtype}, character {place} block",
+                            OursText(args.bench, *what), TorchText(*what), count, rounds, clock)
 
 
 if __name__ == "__main__":

@@ -42,17 +42,24 @@ void step(benchmark::State& state, const Recipe& r, StepOptions options) {
   state.counters["tensors_MiB"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
 }
 
-// One stream, from one character to `length` more; past the block each character needs a whole
-// context.
-void sample(benchmark::State& state, const Recipe& r, int64_t start, int64_t length) {
+struct TextOptions {
+  DType dtype;
+  int64_t streams;
+  int64_t start;   // characters given
+  int64_t length;  // characters drawn after them; past the block each needs a whole context
+};
+
+void sample(benchmark::State& state, const Recipe& r, TextOptions options) {
   GPT model(r.config);
   model.eval();
-  const Tensor ids = randint(0, r.config.vocab_size, {1, start});
+  const AutocastGuard autocast(options.dtype);
+  const Tensor ids = randint(0, r.config.vocab_size, {options.streams, options.start});
   for (auto _ : state) {
-    benchmark::DoNotOptimize(generate(model, ids, length).impl());
+    benchmark::DoNotOptimize(generate(model, ids, options.length).impl());
   }
-  state.counters["characters"] = benchmark::Counter(
-      static_cast<double>(state.iterations() * length), benchmark::Counter::kIsRate);
+  state.counters["characters"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * options.length * options.streams),
+                         benchmark::Counter::kIsRate);
 }
 
 void add_step(const Recipe& r, StepOptions options) {
@@ -68,6 +75,13 @@ void add_step(const Recipe& r, StepOptions options) {
       });
 }
 
+void add_sample(const std::string& name, const Recipe& r, TextOptions options) {
+  benchmark::RegisterBenchmark(
+      name.c_str(), [&r, options](benchmark::State& state) { sample(state, r, options); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
+}
+
 }  // namespace
 
 void add_steps() {
@@ -77,17 +91,13 @@ void add_steps() {
         add_step(r, {dtype, dropout});
       }
     }
-    const int64_t block = r.config.block_size;
-    const auto add_sample = [&](const char* what, int64_t start, int64_t length) {
-      const std::string name = "sample/" + r.name + "/" + what;
-      benchmark::RegisterBenchmark(
-          name.c_str(),
-          [&r, start, length](benchmark::State& state) { sample(state, r, start, length); })
-          ->UseRealTime()
-          ->Unit(benchmark::kMillisecond);
-    };
-    add_sample("within_block", 1, block - 1);
-    add_sample("past_block", block, 20);
+    for (const DType dtype : {kFloat32, kBFloat16}) {
+      const int64_t block = r.config.block_size;
+      const std::string name = "sample/" + r.name + "/" + std::string(dtype_name(dtype));
+      add_sample(name + "/within_block", r, {dtype, 1, 1, block - 1});
+      add_sample(name + "/within_block_10", r, {dtype, 10, 1, block - 1});
+      add_sample(name + "/past_block", r, {dtype, 1, block, 20});
+    }
   }
 }
 

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "engine/ops.h"
 #include "models/bigram.h"
@@ -77,6 +79,44 @@ TEST(NextProbabilities, TopP) {
 TEST(NextProbabilities, TopPOnABoundaryTakesNoMore) {
   EXPECT_THAT(probabilities(tensor({0.3, 0.1, 0.1, 0.5}), with(1, 0, 0.8)),
               ElementsAre(FloatNear(0.375f, 1e-6f), 0, 0, FloatNear(0.625f, 1e-6f)));
+}
+
+// Against filters that sort and add up whole rows, on rows with equal numbers.
+TEST(NextProbabilities, FiltersAgreeWithSorting) {
+  manual_seed(9);
+  const int64_t V = 23;
+  const Tensor logits = randint(0, 9, {20, V}).to(kFloat32) * 0.5;
+  const Tensor p = softmax(logits, 1);
+  for (const int64_t top_k : {0, 1, 2, 7, 22, 23}) {
+    for (const double top_p : {0.0, 0.1, 0.5, 0.9, 1.0}) {
+      const Tensor got = next_probabilities(logits, with(1, top_k, top_p));
+      for (int64_t row = 0; row < logits.size(0); ++row) {
+        const std::vector<double> all = select(p, 0, row).to_vector<double>();
+        std::vector<size_t> order(all.size());
+        std::iota(order.begin(), order.end(), size_t{0});
+        std::stable_sort(order.begin(), order.end(),
+                         [&](size_t a, size_t b) { return all[a] > all[b]; });
+        order.resize(static_cast<size_t>(top_k == 0 ? V : top_k));
+        double total = 0, reached = 0, kept = 0;
+        for (const size_t i : order) {
+          total += all[i];
+        }
+        size_t n = 0;
+        while (n < order.size() && (n == 0 || reached < (top_p - 1e-6) * total)) {
+          reached += all[order[n++]];
+        }
+        kept = top_p == 1 ? total : reached;
+        std::vector<double> expected(all.size());
+        for (size_t i = 0; i < (top_p == 1 ? order.size() : n); ++i) {
+          expected[order[i]] = all[order[i]] / kept;
+        }
+        // Some roundings of float32 numbers below 1.
+        EXPECT_THAT(select(got, 0, row).to_vector<double>(),
+                    testing::Pointwise(testing::DoubleNear(1e-6), expected))
+            << top_k << ' ' << top_p << ' ' << row;
+      }
+    }
+  }
 }
 
 TEST(NextProbabilities, RefusesNonsense) {
@@ -154,6 +194,33 @@ TEST(Generate, BigramIdsStayInTheVocabulary) {
     EXPECT_GE(id, 0);
     EXPECT_LT(id, 5);
   }
+}
+
+// Each row as if the texts before it had been drawn from the same stream before.
+TEST(Generate, TextsTogetherAreThoseOfOneGeneratorOneAfterTheOther) {
+  const GPT gpt = small_gpt();
+  const Tensor prompt = tensor({{1, 2, 3}}, kInt64);
+  for (const SamplingOptions& options : {with(1), with(0.7, 3), with(1, 0, 0.8), with(0)}) {
+    Generator one(7), many(7);
+    std::vector<Generator> streams = consecutive_streams(many, 4, 12, gpt.vocab_size(), options);
+    const Tensor together = generate(gpt, expand(prompt, {4, -1}), 12, options, streams);
+    for (int64_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(narrow(together, 0, i, 1).to_vector<int64_t>(),
+                generate(gpt, prompt, 12, options, one).to_vector<int64_t>())
+          << i;
+    }
+    EXPECT_EQ(many.get_state(), one.get_state());
+  }
+}
+
+TEST(Generate, WantsOneGeneratorOrOneARow) {
+  manual_seed(4);
+  const BigramLM model(5, 8);
+  std::vector<Generator> two(2);
+  EXPECT_EQ(error_of([&] {
+              generate(model, zeros({3, 1}, kInt64), 1, {}, two);
+            }),
+            "generate: one generator or one a row is required, got 2 for 3 rows");
 }
 
 TEST(Generate, StopsWhenAskedTo) {

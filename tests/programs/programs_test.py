@@ -184,6 +184,18 @@ class Sampling(Programs):
                              "--max_new_tokens=5")
         self.assertEqual(r.stdout.decode().count("---------------\n"), 2)
 
+    def test_samples_do_not_depend_on_how_many_are_drawn(self):
+        def texts(number, *args):
+            r = self.run_program("sample", f"--out_dir={self.run_folder}", *args,
+                                 f"--num_samples={number}", "--max_new_tokens=12", "--prompt=fox")
+            self.assertEqual(r.returncode, 0, r.stderr.decode())
+            return r.stdout.decode().split("---------------\n")
+        many = texts(19)  # more than are drawn in one pass
+        self.assertEqual(len(many), 19)
+        self.assertEqual(many[:3], texts(3))
+        self.assertGreater(len(set(many)), 15)
+        self.assertEqual(texts(2, "--temperature=0"), 2 * texts(1, "--temperature=0"))
+
     def test_nothing_new_prints_the_prompt(self):
         r = self.run_program("sample", f"--out_dir={self.run_folder}", "--num_samples=1",
                              "--max_new_tokens=0", "--prompt=fox")
