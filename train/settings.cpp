@@ -141,7 +141,7 @@ SettingList setting_list(SampleSettings& s) {
   list.text("prompt", s.prompt, "TEXT|FILE:PATH", "Beginning of every sample")
       .defaults_to("a known character")
       .empty_allowed();
-  list.whole("num_samples", s.num_samples, {0, kMostRows}, "", "Samples to draw, as one after the other");
+  list.whole("num_samples", s.num_samples, {0, kMostRows}, "", "Samples to draw");
   list.whole("max_new_tokens", s.max_new_tokens, {0, kMostIters}, "characters",
              "Drawn in each sample");
   list.real("temperature", s.temperature, kNotNegative, "",
