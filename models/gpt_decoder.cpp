@@ -17,19 +17,52 @@ Tensor last_row(const Tensor& x) {
   return narrow(x, 1, x.size(1) - 1, 1);
 }
 
+// A linear layer whose weight lies as the product for one row reads it: by columns, in the dtype
+// in which it takes part.
+class Projection {
+ public:
+  Projection() = default;
+  Projection(const Tensor& weight, const Tensor& bias)
+      : weight_(weight.to(autocast_dtype().value_or(weight.dtype()))
+                    .transpose(0, 1)
+                    .contiguous()
+                    .transpose(0, 1)),
+        bias_(bias) {}
+  explicit Projection(const nn::Linear& layer) : Projection(layer.weight, layer.bias) {}
+
+  // Outputs [start, start + length) alone.
+  Projection part(int64_t start, int64_t length) const {
+    Projection result;
+    result.weight_ = narrow(weight_, 0, start, length);
+    result.bias_ = bias_.defined() ? narrow(bias_, 0, start, length) : bias_;
+    return result;
+  }
+  Tensor operator()(const Tensor& x) const { return linear(x, weight_, bias_); }
+
+ private:
+  Tensor weight_, bias_;
+};
+
 class GPTDecoder : public Decoder {
  public:
   GPTDecoder(const GPT& model, int64_t batch)
       : Decoder(batch, model.block_size()), model_(model), batch_(batch) {
+    const NoGradGuard no_grad;
     for (const Tensor& parameter : model.parameters()) {
       versions_.emplace_back(parameter, parameter.version());
     }
-    layers_.resize(model.transformer.h.size());
+    for (size_t i = 0; i < model.transformer.h.size(); ++i) {
+      const Block& block = model.transformer.h[i];
+      layers_.push_back({block, Projection(block.attn.c_attn), Projection(block.attn.c_proj),
+                         Projection(block.mlp.c_fc), Projection(block.mlp.c_proj)});
+    }
   }
 
  private:
   struct Layer {
-    Tensor keys, values;  // (B, H, block_size, D), of which the positions seen are filled
+    const Block& block;
+    Projection c_attn, c_proj, c_fc, mlp_c_proj;
+    Tensor keys = {}, values = {};  // (B, H, block_size, D), the positions seen are filled
   };
   struct Heads {
     Tensor q, k, v;  // (B, H, T, D)
@@ -42,8 +75,8 @@ class GPTDecoder : public Decoder {
     const Transformer& transformer = model_.transformer;
     const Tensor tokens = transformer.wte(narrow(context, 1, first, T - first));  // (B, t, C)
     Tensor x = tokens + narrow(transformer.wpe.weight, 0, first, T - first);      // (B, t, C)
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      x = block(i, x, first);  // (B, 1, C) after the last one
+    for (Layer& layer : layers_) {
+      x = run(layer, x, first);  // (B, 1, C) after the last one
     }
     return model_.lm_head(select(transformer.ln_f(x), 1, 0));  // (B, V)
   }
@@ -57,31 +90,24 @@ class GPTDecoder : public Decoder {
 
   // x (B, t, C) at positions first, first + 1, ... -> the block's result, of the last layer the
   // last row alone.
-  Tensor block(size_t i, const Tensor& x, int64_t first) {
-    const Block& block = model_.transformer.h[i];
-    const bool is_last = i + 1 == layers_.size();
-    const Tensor attended = attend(layers_[i], heads(block, x, is_last), first);
-    const Tensor y = (is_last ? last_row(x) : x) + block.attn.c_proj(attended);
-    const MLP& mlp = block.mlp;
-    return y + mlp.c_proj(mlp.gelu(mlp.c_fc(block.ln_2(y))));
+  Tensor run(Layer& layer, const Tensor& x, int64_t first) {
+    const bool is_last = &layer == &layers_.back();
+    const Tensor attended = attend(layer, heads(layer, x, is_last), first);
+    const Tensor y = (is_last ? last_row(x) : x) + layer.c_proj(attended);
+    const Block& block = layer.block;
+    return y + layer.mlp_c_proj(block.mlp.gelu(layer.c_fc(block.ln_2(y))));
   }
 
   // Queries, keys and values of x (B, t, C); with last_query_alone q is (B, H, 1, D).
-  Heads heads(const Block& block, const Tensor& x, bool last_query_alone) const {
-    const nn::Linear& c_attn = block.attn.c_attn;
-    const Tensor h = block.ln_1(x);
+  Heads heads(const Layer& layer, const Tensor& x, bool last_query_alone) const {
+    const Tensor h = layer.block.ln_1(x);
     const int64_t C = x.size(2);
     std::vector<Tensor> parts;
     if (last_query_alone && x.size(1) > 1) {
-      const auto rows = [&](const Tensor& t, int64_t start, int64_t length) {
-        return t.defined() ? narrow(t, 0, start, length) : t;
-      };
-      const Tensor kv = linear(h, rows(c_attn.weight, C, 2 * C), rows(c_attn.bias, C, 2 * C));
-      parts = split(kv, C, 2);
-      parts.insert(parts.begin(),
-                   linear(last_row(h), rows(c_attn.weight, 0, C), rows(c_attn.bias, 0, C)));
+      parts = split(layer.c_attn.part(C, 2 * C)(h), C, 2);
+      parts.insert(parts.begin(), layer.c_attn.part(0, C)(last_row(h)));
     } else {
-      parts = split(c_attn(h), C, 2);
+      parts = split(layer.c_attn(h), C, 2);
     }
     for (Tensor& part : parts) {
       part = view(part, {batch_, part.size(1), model_.config().n_head, -1}).transpose(1, 2);
