@@ -330,7 +330,8 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias
 Tensor dropout(const Tensor& x, double p, bool training = true, std::optional<DropoutKey> key = {});
 
 // softmax(q k^T * scale + mask) v, in one pass.
-//   q (..., T, D), k (..., S, D), v (..., S, E), equal leading dims -> (..., T, E).
+//   q (..., T, D), k (..., S, D), v (..., S, E), equal leading dims -> (..., T, E), which lies in
+//   memory as (B, T, H, E): y.transpose(1, 2).reshape({B, T, H * E}) is a view.
 //   attn_mask broadcasts to (..., T, S): bool (true takes part) or floating (added to the
 //   scores; it gets no gradient). is_causal lets row i see columns 0 .. i and excludes a mask.
 //   dropout_p drops weights, by the key at the element's place in (..., T, S). A row that sees
@@ -347,6 +348,16 @@ struct AttentionOptions {
 };
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
+
+// Self-attention of n_head heads on queries, keys and values that lie side by side, as one layer
+// makes them; nothing is split, copied or put together.
+//   q_h, k_h, v_h = columns [h D, (h + 1) D) of qkv's first, second and third C; D = C / n_head
+//   y = cat over h of scaled_dot_product_attention(q_h, k_h, v_h)
+//   qkv (B, T, 3 C) -> (B, T, C); attn_mask and the dropout key as above, for (B, n_head, T, T).
+//   dqkv has dq, dk and dv in the same places; saves qkv, y and one number a row and head.
+//   As nanoGPT's CausalSelfAttention between c_attn and c_proj. Autocast as matmul.
+Tensor scaled_dot_product_attention_packed(const Tensor& qkv, int64_t n_head,
+                                           const AttentionOptions& options = {});
 
 // --- operators: the elementwise ops above -------------------------------------------------------
 inline Tensor operator+(const Tensor& a, const Tensor& b) {

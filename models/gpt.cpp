@@ -17,11 +17,6 @@ const GPTConfig& checked(const GPTConfig& c) {
   return c;
 }
 
-// (B, T, C) -> (B, n_head, T, C / n_head), a view.
-Tensor split_heads(const Tensor& x, int64_t n_head) {
-  return view(x, {x.size(0), x.size(1), n_head, x.size(2) / n_head}).transpose(1, 2);
-}
-
 }  // namespace
 
 CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, Generator& generator)
@@ -36,16 +31,12 @@ CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, Generator& gen
 }
 
 Tensor CausalSelfAttention::forward(const Tensor& x) const {
-  const int64_t B = x.size(0), T = x.size(1), C = x.size(2);
-  const std::vector<Tensor> qkv = split(c_attn(x), C, /*dim=*/2);  // three of (B, T, C)
-  const Tensor q = split_heads(qkv[0], n_head_);                   // (B, H, T, D)
-  const Tensor k = split_heads(qkv[1], n_head_);                   // (B, H, T, D)
-  const Tensor v = split_heads(qkv[2], n_head_);                   // (B, H, T, D)
   AttentionOptions options;
   options.is_causal = true;
   options.dropout_p = is_training() ? dropout_ : 0;
-  const Tensor y = scaled_dot_product_attention(q, k, v, options);  // (B, H, T, D)
-  return resid_dropout_(c_proj(reshape(y.transpose(1, 2), {B, T, C})));
+  const Tensor qkv = c_attn(x);  // (B, T, 3 C): queries, keys, values, each of all heads
+  const Tensor y = scaled_dot_product_attention_packed(qkv, n_head_, options);  // (B, T, C)
+  return resid_dropout_(c_proj(y));
 }
 
 MLP::MLP(const GPTConfig& config, Generator& generator)

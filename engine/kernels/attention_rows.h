@@ -1,40 +1,52 @@
-// What attention does to a block of rows between its matrix products. Serial.
+// What attention does to a block of scores between its matrix products. Serial; for tiers above
+// ref. What a row becomes depends on that row alone, and on its visible columns.
 #pragma once
 
 #include <cstdint>
 
 namespace chargrad::kernels {
 
-// `rows` rows of scores, `ld` elements apart, of which row r holds seen(r) columns that take part
-// and zeros are written from there to `cols`.
-template <class S>
-struct ScoreRows {
-  int64_t rows = 0;
-  int64_t cols = 0;
-  int64_t ld = 0;
-  int64_t first_row = 0;  // place of row 0 in the whole matrix
-  bool is_causal = false;
-  S scale = 1;
-  const S* mask = nullptr;  // of row 0, or null
-  int64_t mask_row = 0;     // elements from one mask row to the next
+// rows x cols products q k^T, rows `ld` elements apart. Row r sees its columns [0, seen(r)); what
+// is made of the others, up to cols, is zero.
+struct ScoreBlock {
+  int64_t rows;
+  int64_t cols;
+  int64_t ld;
+  int64_t diagonal;  // columns that row 0 sees; each further row sees one more
+  bool is_causal;    // else all see all
+  float scale;
+  const float* mask;  // of (0, 0), added to the scaled score; or null
+  int64_t mask_ld;
 
   int64_t seen(int64_t r) const {
-    const int64_t limit = is_causal ? first_row + r + 1 : cols;
-    return limit < cols ? limit : cols;
+    const int64_t n = is_causal && diagonal + r < cols ? diagonal + r : cols;
+    return n > 0 ? n : 0;
   }
 };
 
-// s: products q k^T -> softmax(scale s + mask), in place; lse_r = log sum exp of row r. A row
-// without any finite score becomes zeros, its lse -inf.
-template <class S>
-void attention_weights(const ScoreRows<S>& block, S* s, S* lse);
+// The softmax of rows whose columns come block by block: what came so far.
+struct SoftmaxRows {
+  float* max;     // -inf at first
+  float* sum;     // of exp(score - max); 0 at first
+  float* shrink;  // out: what this block made of sums before it, exp(max before - max)
+};
 
-// The same weights from a known lse.
-template <class S>
-void attention_weights_again(const ScoreRows<S>& block, S* s, const S* lse);
+// s: products -> exp(score - max so far), in place; brings max and sum up to date.
+void attention_exponentials(const ScoreBlock& block, float* s, const SoftmaxRows& softmax);
 
-// ds = scale p (dp - delta_r), in place of dp; zeros where the row does not see.
-template <class S>
-void attention_score_grad(const ScoreRows<S>& block, const S* p, S* dp, const S* delta);
+// After the last block: sum -> 1 / sum (0 for a row that saw nothing), lse = max + log(sum).
+void attention_normalizers(int64_t rows, const SoftmaxRows& softmax, float* lse);
+
+// y_r *= factor_r, rows `ld` apart.
+void attention_scale_rows(int64_t rows, int64_t cols, const float* factors, float* y, int64_t ld);
+
+// s: products q k^T -> weights p = exp(score - lse_r), times m; dp: dy v^T ->
+// scale p (m dp - delta_r), both in place. m are dropout's factors, rows ld apart, or null for 1.
+void attention_weight_grads(const ScoreBlock& block, float* s, float* dp, const float* lse,
+                            const float* delta, const float* m);
+
+// delta_r = sum over e of dy (r, e) y (r, e), for rows of `cols` contiguous elements.
+void attention_row_dots(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
+                        int64_t y_ld, float* delta);
 
 }  // namespace chargrad::kernels

@@ -1,12 +1,8 @@
-// attention_rows.h over float in Highway vectors, and the entry that picks between it and the
-// plain loops.
+// attention_rows.h in Highway vectors.
 #include <cmath>
 #include <cstdint>
-#include <type_traits>
 
-#include "engine/kernels/attention_ref.h"
 #include "engine/kernels/attention_rows.h"
-#include "engine/kernels/cpu.h"
 #include "engine/kernels/highway.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -22,92 +18,140 @@ namespace chargrad::kernels {
 namespace HWY_NAMESPACE {
 namespace {  // Nothing of a target may be visible to the linker.
 
-struct RowArgs {
-  int64_t n;    // columns that take part
-  int64_t end;  // zeros up to here
-  float scale;
-  const float* mask;  // or null
-};
-
-// Stores scale s + mask into s and returns its maximum, a NaN where there is one.
-HWY_INLINE float scale_row(const RowArgs& row, float* s) {
-  const D d;
-  const V scale = hn::Set(d, row.scale);
-  const V lowest = hn::Set(d, -INFINITY);
-  V max = lowest;
-  auto nans = hn::IsNaN(lowest);
-  for_lanes(row.n, [&](auto lanes, int64_t j) {
-    V x = hn::Mul(lanes.load(s + j), scale);
-    if (row.mask != nullptr) {
-      x = hn::Add(x, lanes.load(row.mask + j));
-    }
-    lanes.store(x, s + j);
-    x = lanes.select(x, lowest);
-    max = hn::Max(max, x);
-    nans = hn::Or(nans, hn::IsNaN(x));
-  });
-  return hn::AllFalse(d, nans) ? hn::GetLane(hn::MaxOfLanes(d, max)) : NAN;
-}
-
 HWY_INLINE void zero_fill(float* s, int64_t from, int64_t to) {
   for_lanes(to - from, [&](auto lanes, int64_t j) { lanes.store(hn::Zero(D()), s + from + j); });
 }
 
-void weights_simd(const ScoreRows<float>& block, float* s, float* lse) {
+// exp(x) to 2e-7 for x <= 80; 0 below -86. A NaN stays one. As vec_exp, but with one factor 2^k,
+// added to the exponent: k >= -125 keeps the sum normal.
+HWY_INLINE V exp_of_score(V x) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const V lowest = hn::Set(d, -86.0f);
+  const auto vanishes = hn::Lt(x, lowest);
+  x = hn::Max(lowest, x);  // In this order a NaN gets through.
+  const V shifter = hn::Set(d, 0x1.8p23f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0x1.715476p0f), shifter);
+  const V k = hn::Sub(shifted, shifter);
+  V r = hn::NegMulAdd(k, hn::Set(d, 0x1.62e400p-1f), x);
+  r = hn::NegMulAdd(k, hn::Set(d, 0x1.7f7d1cp-20f), r);
+  const V p =
+      horner(d, r, 0x1.6a2318p-10f, 0x1.123a8ep-7f, 0x1.5558f6p-5f, 0x1.555490p-3f, 0x1.fffffcp-2f);
+  const V exp_r = hn::Add(hn::Set(d, 1.0f), hn::MulAdd(hn::Mul(r, r), p, r));
+  const auto bits = hn::Add(hn::BitCast(di, exp_r), hn::ShiftLeft<23>(hn::BitCast(di, shifted)));
+  return hn::IfThenZeroElse(vanishes, hn::BitCast(d, bits));
+}
+
+// Makes the scores of one row from its products.
+struct Scores {
+  V scale;
+  const float* mask;  // or null
+
+  template <class Lanes>
+  HWY_INLINE V operator()(Lanes lanes, const float* s, int64_t j) const {
+    const V x = hn::Mul(lanes.load(s + j), scale);
+    return mask == nullptr ? x : hn::Add(x, lanes.load(mask + j));
+  }
+};
+
+HWY_INLINE Scores scores_of(const ScoreBlock& block, int64_t r) {
+  return {hn::Set(D(), block.scale),
+          block.mask == nullptr ? nullptr : block.mask + r * block.mask_ld};
+}
+
+// The largest score; a NaN may be passed over unless there is nothing else.
+HWY_INLINE float max_score(const Scores& scores, const float* s, int64_t n) {
+  const D d;
+  const V lowest = hn::Set(d, -INFINITY);
+  V max = lowest;
+  auto nan = hn::IsNaN(lowest);
+  for_lanes(n, [&](auto lanes, int64_t j) {
+    const V x = lanes.select(scores(lanes, s, j), lowest);
+    max = hn::Max(max, x);
+    nan = hn::Or(nan, hn::IsNaN(x));
+  });
+  return hn::AllFalse(d, nan) ? hn::GetLane(hn::MaxOfLanes(d, max)) : NAN;
+}
+
+void exponentials_simd(const ScoreBlock& block, float* s, const SoftmaxRows& softmax) {
   const D d;
   for (int64_t r = 0; r < block.rows; ++r, s += block.ld) {
-    const RowArgs row{block.seen(r), block.cols, block.scale,
-                      block.mask == nullptr ? nullptr : block.mask + r * block.mask_row};
-    const float max = scale_row(row, s);
-    if (max == -INFINITY) {
-      zero_fill(s, 0, row.end);
-      lse[r] = -INFINITY;
+    const int64_t n = block.seen(r);
+    const Scores scores = scores_of(block, r);
+    const float before = softmax.max[r];
+    const float here = max_score(scores, s, n);
+    if (here == -INFINITY) {  // Nothing to be seen.
+      zero_fill(s, 0, block.cols);
+      softmax.shrink[r] = 1;
       continue;
     }
+    const float max = here <= before || std::isnan(before) ? before : here;
     const V shift = hn::Set(d, max);
-    const double sum = sum_lanes(row.n, [&](auto lanes, int64_t j) {
-      const V e = vec_exp(d, hn::Sub(lanes.load(s + j), shift));
+    const double sum = sum_lanes(n, [&](auto lanes, int64_t j) {
+      const V e = exp_of_score(hn::Sub(scores(lanes, s, j), shift));
       lanes.store(e, s + j);
       return e;
     });
-    const V scale = hn::Set(d, static_cast<float>(1 / sum));
-    for_lanes(row.n, [&](auto lanes, int64_t j) {
-      lanes.store(hn::Mul(lanes.load(s + j), scale), s + j);
-    });
-    zero_fill(s, row.n, row.end);
-    lse[r] = static_cast<float>(static_cast<double>(max) + std::log(sum));
+    zero_fill(s, n, block.cols);
+    const float shrink = before == -INFINITY ? 0.0f : std::exp(before - max);
+    softmax.shrink[r] = shrink;
+    softmax.sum[r] = static_cast<float>(static_cast<double>(softmax.sum[r]) * shrink + sum);
+    softmax.max[r] = max;
   }
 }
 
-void weights_again_simd(const ScoreRows<float>& block, float* s, const float* lse) {
+void normalizers_simd(int64_t rows, const SoftmaxRows& softmax, float* lse) {
+  const D d;
+  for_lanes(rows, [&](auto lanes, int64_t r) {
+    const V sum = lanes.load(softmax.sum + r);
+    const auto empty = hn::Eq(sum, hn::Zero(d));
+    lanes.store(hn::Add(lanes.load(softmax.max + r), vec_log(d, sum)), lse + r);
+    lanes.store(hn::IfThenZeroElse(empty, hn::Div(hn::Set(d, 1.0f), sum)), softmax.sum + r);
+  });
+}
+
+void scale_rows_simd(int64_t rows, int64_t cols, const float* factors, float* y, int64_t ld) {
+  for (int64_t r = 0; r < rows; ++r, y += ld) {
+    const V factor = hn::Set(D(), factors[r]);
+    for_lanes(cols, [&](auto lanes, int64_t j) {
+      lanes.store(hn::Mul(lanes.load(y + j), factor), y + j);
+    });
+  }
+}
+
+void weight_grads_simd(const ScoreBlock& block, float* s, float* dp, const float* lse,
+                       const float* delta, const float* m) {
   const D d;
   const V scale = hn::Set(d, block.scale);
-  for (int64_t r = 0; r < block.rows; ++r, s += block.ld) {
+  for (int64_t r = 0; r < block.rows; ++r, s += block.ld, dp += block.ld) {
     const int64_t n = lse[r] == -INFINITY ? 0 : block.seen(r);
-    const float* mask = block.mask == nullptr ? nullptr : block.mask + r * block.mask_row;
-    const V shift = hn::Set(d, lse[r]);
+    const Scores scores = scores_of(block, r);
+    const V shift = hn::Set(d, lse[r]), minus_delta = hn::Set(d, -delta[r]);
+    const float* const factors = m == nullptr ? nullptr : m + r * block.ld;
     for_lanes(n, [&](auto lanes, int64_t j) {
-      V x = hn::Mul(lanes.load(s + j), scale);
-      if (mask != nullptr) {
-        x = hn::Add(x, lanes.load(mask + j));
+      const V p = exp_of_score(hn::Sub(scores(lanes, s, j), shift));
+      V kept = p, grad = lanes.load(dp + j);
+      if (factors != nullptr) {
+        const V factor = lanes.load(factors + j);
+        kept = hn::Mul(p, factor);
+        grad = hn::MulAdd(grad, factor, minus_delta);
+      } else {
+        grad = hn::Add(grad, minus_delta);
       }
-      lanes.store(vec_exp(d, hn::Sub(x, shift)), s + j);
+      lanes.store(kept, s + j);
+      lanes.store(hn::Mul(hn::Mul(p, scale), grad), dp + j);
     });
     zero_fill(s, n, block.cols);
+    zero_fill(dp, n, block.cols);
   }
 }
 
-void score_grad_simd(const ScoreRows<float>& block, const float* p, float* dp, const float* delta) {
-  const D d;
-  const V scale = hn::Set(d, block.scale);
-  for (int64_t r = 0; r < block.rows; ++r, p += block.ld, dp += block.ld) {
-    const int64_t n = block.seen(r);
-    const V shift = hn::Set(d, delta[r]);
-    for_lanes(n, [&](auto lanes, int64_t j) {
-      const V scaled = hn::Mul(scale, lanes.load(p + j));
-      lanes.store(hn::Mul(scaled, hn::Sub(lanes.load(dp + j), shift)), dp + j);
-    });
-    zero_fill(dp, n, block.cols);
+void row_dots_simd(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
+                   int64_t y_ld, float* delta) {
+  for (int64_t r = 0; r < rows; ++r, dy += dy_ld, y += y_ld) {
+    delta[r] = static_cast<float>(sum_lanes(cols, [&](auto lanes, int64_t e) {
+      return hn::Mul(lanes.load(dy + e), lanes.load(y + e));
+    }));
   }
 }
 
@@ -119,51 +163,33 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chargrad::kernels {
 
-HWY_EXPORT(weights_simd);
-HWY_EXPORT(weights_again_simd);
-HWY_EXPORT(score_grad_simd);
+HWY_EXPORT(exponentials_simd);
+HWY_EXPORT(normalizers_simd);
+HWY_EXPORT(scale_rows_simd);
+HWY_EXPORT(weight_grads_simd);
+HWY_EXPORT(row_dots_simd);
 
-template <class S>
-void attention_weights(const ScoreRows<S>& block, S* s, S* lse) {
-  if constexpr (std::is_same_v<S, float>) {
-    if (active_tier() != Tier::kRef) {
-      HWY_DYNAMIC_DISPATCH(weights_simd)(block, s, lse);
-      return;
-    }
-  }
-  ref::attention_weights(block, s, lse);
+void attention_exponentials(const ScoreBlock& block, float* s, const SoftmaxRows& softmax) {
+  HWY_DYNAMIC_DISPATCH(exponentials_simd)(block, s, softmax);
 }
 
-template <class S>
-void attention_weights_again(const ScoreRows<S>& block, S* s, const S* lse) {
-  if constexpr (std::is_same_v<S, float>) {
-    if (active_tier() != Tier::kRef) {
-      HWY_DYNAMIC_DISPATCH(weights_again_simd)(block, s, lse);
-      return;
-    }
-  }
-  ref::attention_weights_again(block, s, lse);
+void attention_normalizers(int64_t rows, const SoftmaxRows& softmax, float* lse) {
+  HWY_DYNAMIC_DISPATCH(normalizers_simd)(rows, softmax, lse);
 }
 
-template <class S>
-void attention_score_grad(const ScoreRows<S>& block, const S* p, S* dp, const S* delta) {
-  if constexpr (std::is_same_v<S, float>) {
-    if (active_tier() != Tier::kRef) {
-      HWY_DYNAMIC_DISPATCH(score_grad_simd)(block, p, dp, delta);
-      return;
-    }
-  }
-  ref::attention_score_grad(block, p, dp, delta);
+void attention_scale_rows(int64_t rows, int64_t cols, const float* factors, float* y, int64_t ld) {
+  HWY_DYNAMIC_DISPATCH(scale_rows_simd)(rows, cols, factors, y, ld);
 }
 
-template void attention_weights<float>(const ScoreRows<float>&, float*, float*);
-template void attention_weights<double>(const ScoreRows<double>&, double*, double*);
-template void attention_weights_again<float>(const ScoreRows<float>&, float*, const float*);
-template void attention_weights_again<double>(const ScoreRows<double>&, double*, const double*);
-template void attention_score_grad<float>(const ScoreRows<float>&, const float*, float*,
-                                          const float*);
-template void attention_score_grad<double>(const ScoreRows<double>&, const double*, double*,
-                                           const double*);
+void attention_weight_grads(const ScoreBlock& block, float* s, float* dp, const float* lse,
+                            const float* delta, const float* m) {
+  HWY_DYNAMIC_DISPATCH(weight_grads_simd)(block, s, dp, lse, delta, m);
+}
+
+void attention_row_dots(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
+                        int64_t y_ld, float* delta) {
+  HWY_DYNAMIC_DISPATCH(row_dots_simd)(rows, cols, dy, dy_ld, y, y_ld, delta);
+}
 
 }  // namespace chargrad::kernels
 #endif  // HWY_ONCE

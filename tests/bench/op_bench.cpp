@@ -95,18 +95,19 @@ void add_model_sizes(const Recipe& r) {
       {"embedding" + at, normal({{V, C}}), [ids](In in) { return embedding(ids, in[0]); }},
       {"cross_entropy" + at, normal({{B, T, V}}),
        [ids](In in) { return cross_entropy(in[0], ids); }},
-      // The way of c_attn's result to the heads and back.
-      {"split_heads" + at, normal({{B, T, 3 * C}}),
+      // From c_attn's result to c_proj's input.
+      {"attention_packed" + at, normal({{B, T, 3 * C}}),
        [=](In in) {
-         const std::vector<Tensor> qkv = split(in[0], C, 2);
-         const auto heads = [&](const Tensor& x) {
-           return view(x, {B, T, H, C / H}).transpose(1, 2);
-         };
          AttentionOptions options;
          options.is_causal = true;
-         return scaled_dot_product_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), options)
-             .transpose(1, 2)
-             .reshape({B, T, C});
+         return scaled_dot_product_attention_packed(in[0], H, options);
+       }},
+      {"attention_packed_dropout" + at, normal({{B, T, 3 * C}}),
+       [=](In in) {
+         AttentionOptions options;
+         options.is_causal = true;
+         options.dropout_p = 0.2;
+         return scaled_dot_product_attention_packed(in[0], H, options);
        }},
   };
   for (const Function& function : functions) {

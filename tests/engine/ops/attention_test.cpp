@@ -177,6 +177,58 @@ TEST(Attention, AutocastGivesBFloat16NearTheFloat32Result) {
   EXPECT_EQ(q.grad().dtype(), kFloat32);
 }
 
+TEST(Attention, TheResultLiesSoThatHeadsJoinWithoutACopy) {
+  const Tensor x = randn({2, 3, 5, 4});
+  const Tensor joined = scaled_dot_product_attention(x, x, x).transpose(1, 2);  // (B, T, H, E)
+  EXPECT_TRUE(joined.is_contiguous());
+}
+
+TEST(AttentionPacked, GradientsGoWhereTheirInputsAre) {
+  manual_seed(1);
+  // One head and one position: y = v, whatever q and k are.
+  const Tensor qkv = randn({1, 1, 6}).set_requires_grad();
+  const Tensor y = scaled_dot_product_attention_packed(qkv, 1);
+  EXPECT_EQ(values(y), values(narrow(qkv.detach(), 2, 4, 2)));
+  y.backward(tensor({3, 4}).reshape({1, 1, 2}));
+  EXPECT_EQ(values(qkv.grad()), (std::vector<double>{0, 0, 0, 0, 3, 4}));
+}
+
+TEST(AttentionPacked, AutocastGivesBFloat16) {
+  manual_seed(1);
+  const Tensor qkv = randn({2, 5, 24}).set_requires_grad();
+  const Tensor exact = scaled_dot_product_attention_packed(qkv, 2, causal());
+  const AutocastGuard guard(kBFloat16);
+  const Tensor y = scaled_dot_product_attention_packed(qkv, 2, causal());
+  EXPECT_EQ(y.dtype(), kBFloat16);
+  // Three roundings of 2^-9 relative, values and scores of a few units.
+  EXPECT_THAT(values(y), near(values(exact), 0.05));
+  sum(y.to(kFloat32)).backward();
+  EXPECT_EQ(qkv.grad().dtype(), kFloat32);
+}
+
+TEST(AttentionPacked, Refusals) {
+  EXPECT_THAT(
+      [] {
+        scaled_dot_product_attention_packed(zeros({2, 3, 12}), 3);
+      },
+      throws("scaled_dot_product_attention_packed: qkv must be (B, T, 3 C) with C a multiple of "
+             "n_head, got [2, 3, 12] and n_head 3"));
+  EXPECT_THAT(
+      [] {
+        scaled_dot_product_attention_packed(zeros({3, 12}), 2);
+      },
+      throws("scaled_dot_product_attention_packed: qkv must be (B, T, 3 C) with C a "
+             "multiple of n_head, got [3, 12] and n_head 2"));
+  AttentionOptions options = causal();
+  options.attn_mask = ones({3, 3}, kBool);
+  EXPECT_THAT(
+      [&] {
+        scaled_dot_product_attention_packed(zeros({2, 3, 12}), 2, options);
+      },
+      throws("scaled_dot_product_attention_packed: is_causal and attn_mask exclude each "
+             "other, got a mask of shape [3, 3]"));
+}
+
 TEST(Attention, Refusals) {
   const Tensor x = zeros({3, 2});
   EXPECT_THAT(

@@ -75,6 +75,18 @@ Tensor twin_attention(const Tensor& q, const Tensor& k, const Tensor& v,
   return matmul(weights, v);
 }
 
+// The same from split, heads and the op on four dims, or its twin.
+template <class Attention>
+Tensor twin_packed(const Tensor& qkv, int64_t n_head, const AttentionOptions& options,
+                   const Attention& attention) {
+  const int64_t B = qkv.size(0), T = qkv.size(1), C = qkv.size(2) / 3;
+  const std::vector<Tensor> parts = split(qkv, C, /*dim=*/2);
+  const auto heads = [&](size_t i) {
+    return reshape(parts[i], {B, T, n_head, C / n_head}).transpose(1, 2);  // (B, H, T, D)
+  };
+  return reshape(attention(heads(0), heads(1), heads(2), options).transpose(1, 2), {B, T, C});
+}
+
 // --- Comparing
 // ------------------------------------------------------------------------------------
 
@@ -278,6 +290,34 @@ TEST(Twins, AttentionDropsTheSameWeights) {
     options.is_causal = true;
     expect_attention_twins(options, {2, 2, 19, 4}, {2, 2, 19, 4}, {2, 2, 19, 4});
   }
+}
+
+void expect_packed_twins(const AttentionOptions& options, const Shape& qkv, int64_t n_head) {
+  const auto fused = [&](const auto& t) {
+    return scaled_dot_product_attention_packed(t[0], n_head, options);
+  };
+  expect_twins(fused,
+               [&](const auto& t) {
+                 return twin_packed(t[0], n_head, options, scaled_dot_product_attention);
+               },
+               {qkv});
+  expect_twins(fused,
+               [&](const auto& t) { return twin_packed(t[0], n_head, options, twin_attention); },
+               {qkv});
+}
+
+TEST(Twins, AttentionPacked) {
+  AttentionOptions options;
+  expect_packed_twins(options, {2, 5, 24}, 2);
+  options.scale = 0.3;
+  options.is_causal = true;
+  expect_packed_twins(options, {1, 33, 30}, 2);
+  options.dropout_p = 0.2;
+  options.key = DropoutKey{12345, 6};
+  expect_packed_twins(options, {3, 19, 36}, 4);
+  AttentionOptions masked;
+  masked.attn_mask = ne(tensor({{1, 0, 1}, {0, 0, 0}, {0, 1, 0}}), 0);
+  expect_packed_twins(masked, {2, 3, 12}, 2);
 }
 
 }  // namespace
