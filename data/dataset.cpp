@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -54,7 +55,13 @@ Dataset Dataset::load(const std::string& path, const ByteSink& on_bytes, int64_t
   const Vocab& vocab = dataset.vocab_;
   std::visit(
       [&file, &vocab, count](auto& ids) {
-        ids.reserve(count);
+        try {
+          ids.reserve(count);
+        } catch (const std::bad_alloc&) {
+          throw std::runtime_error(file.name() +
+                                   " is too large for the memory: " + std::to_string(count) +
+                                   " characters of " + std::to_string(sizeof(ids[0])) + " bytes");
+        }
         file.read([&file, &vocab, &ids, count](std::span<const char32_t> block) {
           if (block.size() > count - ids.size() || !append_ids(block, vocab, ids)) {
             file.fail_changed();

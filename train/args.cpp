@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <cxxopts.hpp>
 #include <exception>
 #include <memory>
@@ -163,11 +165,15 @@ int run_program(const Program& program, const std::function<int()>& body) {
   int status = 1;
   try {
     status = body();
+    errno = 0;
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
       return status;
     }
-    status = std::max(status, 1);
     message = "cannot write to the standard output";
+    if (errno != 0) {
+      message += fmt::format(": {}", std::strerror(errno));
+    }
+    status = std::max(status, 1);
   } catch (const UsageError& error) {
     message = error.what();
     status = 2;

@@ -7,13 +7,18 @@
 
 namespace chargrad::train {
 
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
 std::string eval_line(int64_t iter, double train_loss, double val_loss) {
-  return fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iter, train_loss, val_loss);
+  return fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iter, unsigned_nan(train_loss),
+                     unsigned_nan(val_loss));
 }
 
 std::string iter_line(int64_t iter, double loss, double ms, double tokens_per_s) {
-  return fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {:.0f} tok/s", iter, loss, ms,
-                     tokens_per_s);
+  return fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {:.0f} tok/s", iter, unsigned_nan(loss),
+                     ms, tokens_per_s);
 }
 
 std::string json_number(double value) {

@@ -6,6 +6,9 @@
 
 namespace chargrad::train {
 
+// The value, a NaN without its sign: "-nan" would say nothing more.
+double unsigned_nan(double value);
+
 // "step 250: train loss 2.4293, val loss 2.4447".
 std::string eval_line(int64_t iter, double train_loss, double val_loss);
 

@@ -6,100 +6,164 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
 
+#include "train/setting.h"
+
 namespace chargrad::train {
 
 namespace fs = std::filesystem;
 
-void fail_errno(std::string_view what, const fs::path& path) {
-  const int error = errno;
-  throw std::runtime_error(
-      fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)));
-}
-
 namespace {
 
-int opened(const fs::path& path, int flags, std::string_view what) {
-  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    fail_errno(what, path);
+[[noreturn]] void fail(std::string_view what, const fs::path& path, std::string_view reason) {
+  throw std::runtime_error(fmt::format("cannot {} {}: {}", what, shown_path(path), reason));
+}
+
+// Calls f until a signal no longer gets in between.
+template <class F>
+auto uninterrupted(const F& f) {
+  auto result = f();
+  while (result < 0 && errno == EINTR) {
+    result = f();
   }
-  return descriptor;
+  return result;
 }
 
 }  // namespace
 
-FileWriter::FileWriter(const fs::path& path)
-    : path_(path), descriptor_(opened(path, O_WRONLY | O_CREAT | O_TRUNC, "write")) {}
+std::string shown_path(const fs::path& path) {
+  constexpr size_t kLongest = 4096;
+  return shown(path.string(), kLongest);
+}
 
-FileWriter::~FileWriter() {
-  if (descriptor_ >= 0) {
-    ::close(descriptor_);
+void fail_errno(std::string_view what, const fs::path& path) {
+  fail(what, path, std::strerror(errno));
+}
+
+Descriptor::Descriptor(const fs::path& path, int flags, std::string_view what)
+    : number_(uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); })) {
+  if (number_ < 0) {
+    fail_errno(what, path);
   }
 }
 
-void FileWriter::write(const void* bytes, size_t count) {
-  const auto* from = static_cast<const char*>(bytes);
-  while (count > 0) {
-    const ssize_t written = ::write(descriptor_, from, count);
-    if (written < 0 && errno == EINTR) {
-      continue;
+Descriptor::~Descriptor() {
+  static_cast<void>(close());
+}
+
+bool Descriptor::is_at(const fs::path& path) const {
+  struct stat mine = {}, there = {};
+  return ::fstat(number_, &mine) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
+}
+
+bool Descriptor::write_all(std::string_view bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t written =
+        uninterrupted([&] { return ::write(number_, bytes.data(), bytes.size()); });
+    if (written < 0) {
+      return false;
     }
-    if (written <= 0) {
-      fail_errno("write", path_);
-    }
-    from += written;
-    count -= static_cast<size_t>(written);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+bool Descriptor::sync() const {
+  return uninterrupted([this] { return ::fsync(number_); }) == 0;
+}
+
+bool Descriptor::close() {
+  // Linux closes also where close() was interrupted.
+  const bool closed = number_ < 0 || ::close(number_) == 0 || errno == EINTR;
+  number_ = -1;
+  return closed;
+}
+
+FileWriter::FileWriter(const fs::path& path)
+    : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC, "write") {}
+
+void FileWriter::write(std::string_view bytes) {
+  if (!file_.write_all(bytes)) {
+    fail_errno("write", path_);
   }
 }
 
 void FileWriter::finish() {
-  if (::fsync(descriptor_) != 0) {
-    fail_errno("write", path_);
-  }
-  const int result = ::close(descriptor_);
-  descriptor_ = -1;
-  if (result != 0) {
+  if (!file_.sync() || !file_.close()) {
     fail_errno("write", path_);
   }
 }
 
-FileReader::FileReader(const fs::path& path)
-    : path_(path), descriptor_(opened(path, O_RDONLY | O_NONBLOCK, "open")) {
+FileReader::FileReader(const fs::path& path, FileKind kind)
+    : path_(path), file_(path, O_RDONLY | (kind == FileKind::kRegular ? O_NONBLOCK : 0), "open") {
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
-    throw std::runtime_error(fmt::format("cannot read {}: not a regular file", path.string()));
+  if (::fstat(file_.get(), &status) != 0) {
+    fail_errno("read", path);
+  }
+  if (S_ISDIR(status.st_mode)) {
+    fail("read", path, std::strerror(EISDIR));
+  }
+  if (kind == FileKind::kRegular && !S_ISREG(status.st_mode)) {
+    fail("read", path, "not a regular file");
   }
   size_ = status.st_size;
-}
-
-FileReader::~FileReader() {
-  ::close(descriptor_);
 }
 
 void FileReader::read(int64_t offset, void* bytes, size_t count) const {
   auto* to = static_cast<char*>(bytes);
   while (count > 0) {
-    const ssize_t got = ::pread(descriptor_, to, count, offset);
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
+    const ssize_t got = uninterrupted([&] { return ::pread(file_.get(), to, count, offset); });
     if (got < 0) {
       fail_errno("read", path_);
     }
     if (got == 0) {
-      throw std::runtime_error(
-          fmt::format("cannot read {}: it ends at byte {}", path_.string(), offset));
+      fail("read", path_, fmt::format("it ends at byte {}", offset));
     }
     to += got;
     offset += got;
     count -= static_cast<size_t>(got);
   }
+}
+
+size_t FileReader::next(void* bytes, size_t count) const {
+  auto* to = static_cast<char*>(bytes);
+  size_t done = 0;
+  while (done < count) {
+    const ssize_t got = uninterrupted([&] { return ::read(file_.get(), to + done, count - done); });
+    if (got < 0) {
+      fail_errno("read", path_);
+    }
+    if (got == 0) {
+      break;
+    }
+    done += static_cast<size_t>(got);
+  }
+  return done;
+}
+
+std::string read_whole_file(const fs::path& path, int64_t max_bytes, FileKind kind) {
+  constexpr size_t kBlock = 1 << 16;
+  const FileReader file(path, kind);
+  const auto most = static_cast<size_t>(max_bytes);
+  std::string bytes;
+  size_t got = kBlock;
+  while (got == kBlock) {
+    const size_t before = bytes.size();
+    bytes.resize(before + kBlock);
+    got = file.next(bytes.data() + before, kBlock);
+    bytes.resize(before + got);
+    if (bytes.size() > most) {
+      throw std::runtime_error(
+          fmt::format("{} is longer than {} bytes", shown_path(path), max_bytes));
+    }
+  }
+  return bytes;
 }
 
 void write_file(const fs::path& path, std::string_view text) {
@@ -118,14 +182,17 @@ void replace_file(const fs::path& path, std::string_view text) {
 }
 
 void sync_folder(const fs::path& folder) {
-  const int descriptor =
-      opened(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY, "open");
-  const int result = ::fsync(descriptor);
-  const int error = errno;
-  ::close(descriptor);
-  if (result != 0) {
-    errno = error;
+  const Descriptor file(folder.empty() ? fs::path(".") : folder, O_RDONLY | O_DIRECTORY, "open");
+  if (!file.sync()) {
     fail_errno("write", folder);
+  }
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) {
+    fail("remove", path, error.message());
   }
 }
 
@@ -143,32 +210,34 @@ void replace_link(const fs::path& link, const std::string& target) {
   sync_folder(link.parent_path());
 }
 
-bool replace_folder(const fs::path& from, const fs::path& to) {
-  const bool existed = fs::exists(fs::symlink_status(to));
-  const unsigned flags = existed ? RENAME_EXCHANGE : RENAME_NOREPLACE;
-  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) != 0) {
+void replace_folder(const fs::path& from, const fs::path& to) {
+  const auto renamed = [&](unsigned flags) {
+    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
+  };
+  bool done = renamed(RENAME_NOREPLACE) || (errno == EEXIST && renamed(RENAME_EXCHANGE));
+  if (!done && errno == EINVAL) {
+    // A file system without these flags, such as NFS. A plain rename takes a free name only: over
+    // a folder that holds anything it fails.
+    done = ::rename(from.c_str(), to.c_str()) == 0;
+  }
+  if (!done) {
     fail_errno("replace", to);
   }
   sync_folder(to.parent_path());
-  return existed;
 }
 
-FolderLock::FolderLock(const fs::path& folder)
-    : descriptor_(opened(folder / "lock", O_RDWR | O_CREAT, "write")) {
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-    const int error = errno;
-    ::close(descriptor_);
-    if (error == EWOULDBLOCK) {
+FolderLock::FolderLock(const fs::path& folder) : file_(folder / kName, O_RDWR | O_CREAT, "write") {
+  if (uninterrupted([this] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
+    if (errno == EWOULDBLOCK) {
       throw std::runtime_error(
-          fmt::format("{} is in use by another training run", folder.string()));
+          fmt::format("{} is in use by another training run", shown_path(folder)));
     }
-    errno = error;
-    fail_errno("lock", folder / "lock");
+    fail_errno("lock", folder / kName);
   }
 }
 
-FolderLock::~FolderLock() {
-  ::close(descriptor_);
+bool FolderLock::holds(const fs::path& folder) const {
+  return file_.is_at(folder / kName);
 }
 
 }  // namespace chargrad::train

@@ -5,51 +5,79 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 
 namespace chargrad::train {
 
+// A path as it goes into a message: one line.
+std::string shown_path(const std::filesystem::path& path);
+
 // Throws std::runtime_error "cannot WHAT PATH: reason" from errno.
 [[noreturn]] void fail_errno(std::string_view what, const std::filesystem::path& path);
 
-// A new file, written from front to end. Not copyable.
+// Owns an open file. Not copyable.
+class Descriptor {
+ public:
+  // open(2) with these flags and O_CLOEXEC; a failure reads "cannot WHAT PATH: reason".
+  Descriptor(const std::filesystem::path& path, int flags, std::string_view what);
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int get() const { return number_; }
+  // Whether `path` leads to this very file.
+  bool is_at(const std::filesystem::path& path) const;
+  // Writes all of it. False, with errno, where that fails; a part may be written then.
+  bool write_all(std::string_view bytes) const;
+  // False, with errno, where not all of the file is on the disk.
+  bool sync() const;
+  // Closes the file, after which the object is of no use. False, with errno, as close(2).
+  bool close();
+
+ private:
+  int number_;
+};
+
+// A new file, written from front to end.
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path& path);
-  ~FileWriter();
-  FileWriter(const FileWriter&) = delete;
-  FileWriter& operator=(const FileWriter&) = delete;
 
-  void write(const void* bytes, size_t count);
-  void write(std::string_view text) { write(text.data(), text.size()); }
+  void write(std::string_view bytes);
+  void write(const void* bytes, size_t count) { write({static_cast<const char*>(bytes), count}); }
   // Waits until all of it is on the disk and closes; without this call the file is not to be used.
   void finish();
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor file_;
 };
 
-// A file open for reading at any offset. Not copyable.
+// What may be read: pipes and devices have no size, and opening one may wait for a writer.
+enum class FileKind { kRegular, kAny };
+
 class FileReader {
  public:
-  // Throws unless the path leads to a regular file that can be read.
-  explicit FileReader(const std::filesystem::path& path);
-  ~FileReader();
-  FileReader(const FileReader&) = delete;
-  FileReader& operator=(const FileReader&) = delete;
+  // Throws unless the path leads to a file of this kind that can be read.
+  explicit FileReader(const std::filesystem::path& path, FileKind kind = FileKind::kRegular);
 
-  int64_t size() const { return size_; }
-  // Throws when the file ends before offset + count.
+  int64_t size() const { return size_; }  // of a regular file, when it was opened
+  // Reads at any offset. Throws when the file ends before offset + count.
+  // Requires: a regular file.
   void read(int64_t offset, void* bytes, size_t count) const;
+  // Up to `count` bytes from where the last call of next() ended; fewer only at the end.
+  size_t next(void* bytes, size_t count) const;
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  Descriptor file_;
   int64_t size_ = 0;
 };
+
+// The bytes of a file; throws when there are more than `max_bytes`.
+std::string read_whole_file(const std::filesystem::path& path, int64_t max_bytes,
+                            FileKind kind = FileKind::kRegular);
 
 // A new file with this text, on the disk.
 void write_file(const std::filesystem::path& path, std::string_view text);
@@ -60,24 +88,29 @@ void replace_file(const std::filesystem::path& path, std::string_view text);
 // Waits until the folder's entries are on the disk.
 void sync_folder(const std::filesystem::path& folder);
 
+// Removes a file, or a folder with all that it holds; none may be there.
+void remove_path(const std::filesystem::path& path);
+
 // Makes `link` point to `target` by an atomic rename; `target` is stored as given.
 void replace_link(const std::filesystem::path& link, const std::string& target);
 
 // Puts the folder `from` in the place of `to` in one step; if `to` exists, it ends up under the
-// name `from`. Returns whether it existed.
-bool replace_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+// name `from`.
+void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Holds a folder for one process until destroyed: a second holder throws. The system drops the
 // lock when the process ends, however it ends.
 class FolderLock {
  public:
+  static constexpr const char* kName = "lock";  // the file in the folder; it stays there
+
   explicit FolderLock(const std::filesystem::path& folder);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+
+  // Whether the folder that has this name now is the one that is held.
+  bool holds(const std::filesystem::path& folder) const;
 
  private:
-  int descriptor_;
+  Descriptor file_;
 };
 
 }  // namespace chargrad::train

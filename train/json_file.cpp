@@ -1,41 +1,15 @@
 #include "train/json_file.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
-#include <stdexcept>
-#include <vector>
+
+#include "train/files.h"
 
 namespace chargrad::train {
 
 namespace {
-
-[[noreturn]] void fail(const std::string& message) {
-  throw std::runtime_error(message);
-}
-
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path)
-      : descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      fail(fmt::format("cannot open {}: {}", shown(path), std::strerror(errno)));
-    }
-  }
-  ~OpenFile() { close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
 
 // nlohmann keeps the last of two equal keys; this remembers the keys of the objects that are open.
 class Watcher {
@@ -45,7 +19,7 @@ class Watcher {
   bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
     constexpr int kDeepest = 64;
     if (depth > kDeepest) {
-      fail(fmt::format("{}: JSON nested deeper than {}", where_, kDeepest));
+      throw std::runtime_error(fmt::format("{}: JSON nested deeper than {}", where_, kDeepest));
     }
     if (event == Json::parse_event_t::object_start) {
       open_.emplace_back();
@@ -54,7 +28,7 @@ class Watcher {
     } else if (event == Json::parse_event_t::key) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!open_.back().insert(key).second) {
-        fail(fmt::format("{}: key {} stands there twice", where_, shown(key)));
+        throw std::runtime_error(fmt::format("{}: key {} stands there twice", where_, shown(key)));
       }
     }
     return true;
@@ -75,40 +49,116 @@ std::string reason(const Json::exception& error) {
 
 }  // namespace
 
-std::string read_whole_file(const std::string& path, int64_t max_bytes) {
-  const OpenFile file(path);
-  std::string bytes;
-  std::vector<char> block(1 << 16);
-  while (true) {
-    const ssize_t got = read(file.descriptor(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) {
-      continue;
-    }
-    if (got < 0) {
-      fail(fmt::format("cannot read {}: {}", shown(path), std::strerror(errno)));
-    }
-    if (got == 0) {
-      return bytes;
-    }
-    if (static_cast<int64_t>(bytes.size()) + got > max_bytes) {
-      fail(fmt::format("{} is longer than {} bytes", shown(path), max_bytes));
-    }
-    bytes.append(block.data(), static_cast<size_t>(got));
-  }
-}
-
 Json parse_json(const std::string& text, const std::string& where, Comments comments) {
   try {
     return Json::parse(text, Watcher(where), /*allow_exceptions=*/true,
                        comments == Comments::kAllowed);
   } catch (const Json::exception& error) {
-    fail(fmt::format("{}: {}", where, reason(error)));
+    throw std::runtime_error(fmt::format("{}: {}", where, reason(error)));
   }
 }
 
-Json read_json_file(const std::string& path, Comments comments) {
+Json read_json_file(const std::filesystem::path& path, Comments comments) {
   constexpr int64_t kLargest = int64_t{16} << 20;
-  return parse_json(read_whole_file(path, kLargest), shown(path), comments);
+  const FileKind kind = comments == Comments::kAllowed ? FileKind::kAny : FileKind::kRegular;
+  return parse_json(read_whole_file(path, kLargest, kind), shown_path(path), comments);
+}
+
+Members::Members(Json object, std::string where)
+    : object_(std::move(object)), where_(std::move(where)) {
+  if (!object_.is_object()) {
+    fail("a JSON object is expected, got {}", shown_json(object_));
+  }
+}
+
+Members Members::read(const std::filesystem::path& path) {
+  return {read_json_file(path), shown_path(path)};
+}
+
+bool Members::has(const char* name) const {
+  return object_.contains(name);
+}
+
+const Json& Members::at(const char* name) const {
+  const auto found = object_.find(name);
+  if (found == object_.end()) {
+    fail("{} is missing", name);
+  }
+  return *found;
+}
+
+const Json& Members::checked(const char* name, bool (Json::*is_right)() const noexcept,
+                             const char* type) const {
+  const Json& value = at(name);
+  if (!(value.*is_right)()) {
+    fail("{} must be {}, got {}", name, type, shown_json(value));
+  }
+  return value;
+}
+
+const Json& Members::array(const char* name) const {
+  return checked(name, &Json::is_array, "an array");
+}
+
+Members Members::object(const char* name) const {
+  return {checked(name, &Json::is_object, "an object"), where_};
+}
+
+std::string Members::text(const char* name) const {
+  return checked(name, &Json::is_string, "a text").get<std::string>();
+}
+
+std::string Members::choice(const char* name, const std::vector<std::string>& choices) const {
+  std::string value = text(name);
+  if (std::find(choices.begin(), choices.end(), value) == choices.end()) {
+    fail("{} must be one of {}, got {}", name, fmt::join(choices, ", "), shown_json(at(name)));
+  }
+  return value;
+}
+
+bool Members::boolean(const char* name) const {
+  return checked(name, &Json::is_boolean, "true or false").get<bool>();
+}
+
+double Members::real(const char* name, double low, double high) const {
+  const Json& value = at(name);
+  const double number = value.is_number() ? value.get<double>() : std::nan("");
+  if (!(number >= low && number <= high)) {
+    fail("{} must be a number in [{}, {}], got {}", name, low, high, shown_json(value));
+  }
+  return number;
+}
+
+int64_t Members::whole(const char* name, const Json& value, int64_t low, int64_t high) const {
+  // Numbers from 0 on are unsigned to nlohmann, and up to 2^64.
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<uint64_t>() <= static_cast<uint64_t>(high)
+                        : value.is_number_integer();
+  if (!fits || value.get<int64_t>() < low || value.get<int64_t>() > high) {
+    const std::string end =
+        high == std::numeric_limits<int64_t>::max() ? "2^63)" : fmt::format("{}]", high);
+    fail("{} must be a whole number in [{}, {}, got {}", name, low, end, shown_json(value));
+  }
+  return value.get<int64_t>();
+}
+
+int64_t Members::whole(const char* name, int64_t low, int64_t high) const {
+  return whole(name, at(name), low, high);
+}
+
+std::vector<int64_t> Members::wholes(const char* name, int64_t low, int64_t high) const {
+  std::vector<int64_t> values;
+  for (const Json& value : array(name)) {
+    values.push_back(whole(name, value, low, high));
+  }
+  return values;
+}
+
+void Members::check_version(int64_t supported) const {
+  const int64_t version = whole("version", 0, std::numeric_limits<int64_t>::max());
+  if (version != supported) {
+    fail("version {} is not supported; this program reads version {}", version, supported);
+  }
 }
 
 }  // namespace chargrad::train

@@ -7,8 +7,6 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -18,27 +16,6 @@
 namespace chargrad::train {
 
 namespace {
-
-[[noreturn]] void fail(const char* what, const std::string& path, const std::string& reason) {
-  throw std::runtime_error(fmt::format("metrics: cannot {} {}: {}", what, shown(path), reason));
-}
-
-[[noreturn]] void fail(const char* what, const std::string& path) {
-  fail(what, path, std::strerror(errno));
-}
-
-// Writes all bytes or returns false with errno set.
-bool write_all(int descriptor, const std::string& bytes) {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t wrote = ::write(descriptor, bytes.data() + done, bytes.size() - done);
-    if (wrote < 0 && errno != EINTR) {
-      return false;
-    }
-    done += wrote > 0 ? static_cast<size_t>(wrote) : 0;
-  }
-  return true;
-}
 
 enum class Line { kKept, kLater, kUnreadable };
 
@@ -57,18 +34,44 @@ Line judge(const std::string& text, int64_t next_iter, bool eval_done) {
   return iter->get<int64_t>() >= first_later ? Line::kLater : Line::kKept;
 }
 
-}  // namespace
-
-MetricsFile::MetricsFile(const std::string& path)
-    : path_(path),
-      descriptor_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) {
-    fail("open", path_);
+int64_t bytes_to_keep(const FileReader& file, const std::filesystem::path& path, int64_t next_iter,
+                      bool eval_done) {
+  constexpr size_t kBlock = size_t{1} << 16, kLongestLine = size_t{1} << 20;
+  int64_t kept = 0, end = 0;
+  std::string text;  // read and not judged
+  for (size_t got = kBlock; got == kBlock;) {
+    const size_t before = text.size();
+    text.resize(before + kBlock);
+    got = file.next(text.data() + before, kBlock);
+    text.resize(before + got);
+    // What has no line break is torn.
+    size_t begin = 0;
+    for (size_t stop; (stop = text.find('\n', begin)) != std::string::npos; begin = stop + 1) {
+      const Line line = judge(text.substr(begin, stop - begin), next_iter, eval_done);
+      if (line == Line::kLater) {
+        return kept;
+      }
+      end += static_cast<int64_t>(stop + 1 - begin);
+      kept = line == Line::kKept ? end : kept;
+    }
+    text.erase(0, begin);
+    if (text.size() > kLongestLine) {
+      throw std::runtime_error(
+          fmt::format("cannot cut {}: the line after byte {} is longer than {}", shown_path(path),
+                      end, kLongestLine));
+    }
   }
+  return kept;
 }
 
-MetricsFile::~MetricsFile() {
-  close(descriptor_);
+}  // namespace
+
+MetricsFile::MetricsFile(const std::string& path) : path_(path) {
+  open();
+}
+
+void MetricsFile::open() {
+  file_.emplace(path_, O_WRONLY | O_CREAT | O_APPEND, "write");
 }
 
 void MetricsFile::write(const IterMetrics& metrics) {
@@ -97,56 +100,57 @@ void MetricsFile::write(const EvalMetrics& metrics) {
 }
 
 void MetricsFile::write_line(const std::string& object) {
-  struct stat before {};
-  if (fstat(descriptor_, &before) != 0) {
-    fail("write", path_);
+  constexpr size_t kMostWaiting = size_t{16} << 20;
+  if (waiting_.size() < kMostWaiting) {
+    waiting_ += object + "\n";
   }
-  if (!write_all(descriptor_, object + "\n")) {
+  write_waiting();
+}
+
+void MetricsFile::write_waiting() {
+  struct stat status {};
+  if (fstat(file_->get(), &status) != 0) {
+    fail_errno("write", path_);
+  }
+  if (status.st_nlink == 0) {  // removed; throws where there is no folder to make it in
+    open();
+    status.st_size = 0;
+    torn_at_.reset();
+  }
+  if (torn_at_) {
+    if (ftruncate(file_->get(), *torn_at_) != 0) {
+      fail_errno("write", path_);
+    }
+    status.st_size = *torn_at_;
+    torn_at_.reset();
+  }
+  if (!file_->write_all(waiting_)) {
     const int error = errno;
-    // If this fails too, the torn line is cut when the run is resumed.
-    static_cast<void>(ftruncate(descriptor_, before.st_size) == 0);
+    if (ftruncate(file_->get(), status.st_size) != 0) {
+      torn_at_ = status.st_size;
+    }
     errno = error;
-    fail("write", path_);
+    fail_errno("write", path_);
   }
+  waiting_.clear();
 }
 
 void MetricsFile::sync() {
-  if (fsync(descriptor_) != 0) {
-    fail("sync", path_);
+  if (!waiting_.empty()) {
+    write_waiting();
+  }
+  if (!file_->sync()) {
+    fail_errno("write", path_);
   }
 }
 
-void cut_metrics(const std::string& path, int64_t next_iter, bool eval_done) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) {
-    if (errno == ENOENT) {
-      return;
-    }
-    fail("open", path);
+void cut_metrics(const std::filesystem::path& path, int64_t next_iter, bool eval_done) {
+  if (std::error_code error; !std::filesystem::exists(path, error) && !error) {
+    return;
   }
-  if (!S_ISREG(info.st_mode)) {
-    fail("cut", path, "it is no regular file");
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail("open", path);
-  }
-  // A line without its line break is torn: getline reaches the end of the file in it.
-  int64_t kept = 0, end = 0;
-  std::string text;
-  while (std::getline(file, text) && !file.eof()) {
-    end += static_cast<int64_t>(text.size()) + 1;
-    const Line line = judge(text, next_iter, eval_done);
-    if (line == Line::kLater) {
-      break;
-    }
-    kept = line == Line::kKept ? end : kept;
-  }
-  if (file.bad()) {
-    fail("read", path, "input/output error");
-  }
-  if (kept != info.st_size && truncate(path.c_str(), kept) != 0) {
-    fail("cut", path);
+  const int64_t kept = bytes_to_keep(FileReader(path), path, next_iter, eval_done);
+  if (truncate(path.c_str(), kept) != 0) {
+    fail_errno("cut", path);
   }
 }
 

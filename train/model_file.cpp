@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <array>
+#include <optional>
 
+#include "data/code_points.h"
 #include "models/bigram.h"
 #include "models/gpt.h"
 #include "models/head_lm.h"
@@ -24,7 +26,7 @@ template <class... Args>
 [[noreturn]] void fail(const std::filesystem::path& path, fmt::format_string<Args...> format,
                        Args&&... args) {
   throw std::runtime_error(
-      fmt::format("{}: {}", path.string(), fmt::format(format, std::forward<Args>(args)...)));
+      fmt::format("{}: {}", shown_path(path), fmt::format(format, std::forward<Args>(args)...)));
 }
 
 // Calls f(name, member) for the whole numbers that a model of this kind has.
@@ -59,64 +61,21 @@ Json to_json(const ModelConfig& c) {
   return object;
 }
 
-// The member of that name, of the type that `is_right` asks for.
-template <class IsRight>
-const Json& member(const std::filesystem::path& path, const Json& object, const char* name,
-                   const char* type, const IsRight& is_right) {
-  if (!object.is_object() || !object.contains(name)) {
-    fail(path, "{} is missing", name);
-  }
-  const Json& value = object.at(name);
-  if (!is_right(value)) {
-    fail(path, "{} must be {}, got {}", name, type, shown_json(value));
-  }
-  return value;
-}
-
-int64_t whole_member(const std::filesystem::path& path, const Json& object, const char* name,
-                     int64_t most) {
-  const Json& value = member(path, object, name, "a whole number",
-                             [](const Json& v) { return v.is_number_unsigned(); });
-  if (value.get<uint64_t>() < 1 || value.get<uint64_t>() > static_cast<uint64_t>(most)) {
-    fail(path, "{} must be in [1, {}], got {}", name, most, shown_json(value));
-  }
-  return value.get<int64_t>();
-}
-
-void check_version(const std::filesystem::path& path, const Json& object) {
-  const int64_t version = whole_member(path, object, "version", kMaxSize);
-  if (version != kVersion) {
-    fail(path, "version {} is not supported; this program reads version {}", version, kVersion);
-  }
-}
-
 ModelConfig read_config(const std::filesystem::path& path) {
-  const Json object = read_json_file(path);
-  check_version(path, object);
-  const auto is_text = [](const Json& v) { return v.is_string(); };
+  const Members members = Members::read(path);
+  members.check_version(kVersion);
   ModelConfig c;
-  c.model = member(path, object, "model", "a text", is_text).get<std::string>();
-  if (c.model != "gpt" && c.model != "head" && c.model != "bigram") {
-    fail(path, "model must be gpt, head or bigram, got {}", shown(c.model));
-  }
-  each_size(c, [&](const char* name, int64_t& size) {
-    size = whole_member(path, object, name, kMaxSize);
-  });
+  c.model = members.choice("model", {"gpt", "head", "bigram"});
+  each_size(
+      c, [&members](const char* name, int64_t& size) { size = members.whole(name, 1, kMaxSize); });
   if (c.model == "head") {
-    c.attention_scale =
-        member(path, object, "attention_scale", "a text", is_text).get<std::string>();
-    if (c.attention_scale != "sqrt_dk" && c.attention_scale != "none") {
-      fail(path, "attention_scale must be sqrt_dk or none, got {}", shown(c.attention_scale));
-    }
+    c.attention_scale = members.choice("attention_scale", {"sqrt_dk", "none"});
   }
   if (c.model == "gpt") {
-    c.bias =
-        member(path, object, "bias", "true or false", [](const Json& v) { return v.is_boolean(); });
-    c.dropout = member(path, object, "dropout", "a number in [0, 1]", [](const Json& v) {
-      return v.is_number() && v.get<double>() >= 0 && v.get<double>() <= 1;
-    });
+    c.bias = members.boolean("bias");
+    c.dropout = members.real("dropout", 0, 1);
     if (c.n_embd % c.n_head != 0) {
-      fail(path, "n_head must divide n_embd, got {} and {}", c.n_head, c.n_embd);
+      members.fail("n_head must divide n_embd, got {} and {}", c.n_head, c.n_embd);
     }
   }
   return c;
@@ -148,26 +107,35 @@ Json vocab_json(const data::Vocab& vocab) {
   return object;
 }
 
+// The one character that the value is a text of, or nothing.
+std::optional<int64_t> read_symbol(const Json& value) {
+  const std::string text = value.is_string() ? value.get<std::string>() : std::string();
+  std::array<char32_t, data::kMaxUtf8Bytes> characters{};
+  if (text.size() > characters.size()) {
+    return std::nullopt;
+  }
+  const data::Decoded decoded = data::decode_utf8(text, characters.data());
+  if (decoded.bytes != text.size() || decoded.characters != 1) {
+    return std::nullopt;
+  }
+  return characters[0];
+}
+
 data::Vocab read_vocab(const std::filesystem::path& path) {
-  const Json object = read_json_file(path);
-  check_version(path, object);
-  const Json& symbols =
-      member(path, object, "symbols", "an array", [](const Json& v) { return v.is_array(); });
+  const Members members = Members::read(path);
+  members.check_version(kVersion);
   std::vector<int64_t> code_points;
-  for (const Json& symbol : symbols) {
-    if (!symbol.is_string() || symbol.get_ref<const std::string&>().empty()) {
-      fail(path, "a symbol must be a text of one character, got {}", shown_json(symbol));
+  for (const Json& value : members.array("symbols")) {
+    const std::optional<int64_t> symbol = read_symbol(value);
+    if (!symbol) {
+      members.fail("a symbol must be a text of one character, got {}", shown_json(value));
     }
-    const data::Vocab one = data::Vocab::from_text(symbol.get_ref<const std::string&>());
-    if (one.size() != 1 || one.decode(0) != symbol.get_ref<const std::string&>()) {
-      fail(path, "a symbol must be a text of one character, got {}", shown_json(symbol));
-    }
-    code_points.push_back(one.code_points()[0]);
+    code_points.push_back(*symbol);
   }
   try {
     return data::Vocab::from_code_points(code_points);
   } catch (const std::invalid_argument& e) {
-    fail(path, "{}", e.what());
+    members.fail("{}", e.what());
   }
 }
 
@@ -261,7 +229,8 @@ LoadedModel read_model(const std::filesystem::path& folder) {
   try {
     model->load_state_dict(file.tensors);
   } catch (const std::invalid_argument& e) {
-    fail(model_path, "{}", e.what());
+    constexpr size_t kLongest = 500;
+    fail(model_path, "{}", shown(e.what(), kLongest));  // names from the file are in it
   }
   return {config, std::move(vocab), std::move(model)};
 }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "train/json_file.h"
@@ -103,6 +102,10 @@ TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   if (request.given.count("min_lr") == 0) {
     settings.min_lr = settings.learning_rate / 10;
   }
+  if (request.given.count("head_size") != 0 && settings.model != "head") {
+    fail(fmt::format("--head_size={} is for --model=head, got --model={}", settings.head_size,
+                     settings.model));
+  }
   if (request.given.count("head_size") == 0 && !recipe.contains("head_size")) {
     settings.head_size = settings.n_embd;
   }
@@ -170,6 +173,9 @@ void check_settings(const TrainSettings& s) {
   if (s.model != "head" && s.attention_scale != "sqrt_dk") {
     fail(fmt::format("--attention_scale={} is for --model=head, got --model={}", s.attention_scale,
                      s.model));
+  }
+  if (s.eval_only && s.overwrite) {
+    fail("--eval_only writes nothing, and --overwrite would remove a run");
   }
   if (s.compile) {
     fail("--compile=true is not offered: there is nothing to compile");

@@ -1,9 +1,12 @@
 #include "train/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
+#include <vector>
 
 namespace chargrad::train {
 
@@ -11,35 +14,48 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way
+constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way, or out
 
 bool is_checkpoint_name(const std::string& name) {
   return name.rfind("ckpt-", 0) == 0 && name.size() > 5 &&
          name.find_first_not_of("0123456789", 5) == std::string::npos;
 }
 
-// What a run keeps in its folder, besides the lock.
-bool belongs_to_run(const std::string& name) {
-  static const std::set<std::string> names{
-      "settings.json", "settings.json.tmp", "metrics.jsonl", "last", "last.tmp",
-      "best",          "best.tmp",          kPending};
-  return names.count(name) > 0 || is_checkpoint_name(name);
-}
+// What a run that came to a checkpoint has, in the order in which to remove it: a run of which
+// only a part is left is not to be taken for a whole one.
+const std::vector<std::string> kLinks{"last", "best"};
+// The rest, besides the lock.
+const std::vector<std::string> kOthers{"settings.json", "metrics.jsonl", "settings.json.tmp",
+                                       "last.tmp",      "best.tmp",      kPending};
 
-std::vector<fs::path> run_files(const fs::path& path) {
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-    if (belongs_to_run(entry.path().filename().string())) {
-      files.push_back(entry.path());
+// Names of the checkpoints in the folder, oldest first.
+std::vector<std::string> checkpoints(const fs::path& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (is_checkpoint_name(entry->path().filename().string())) {
+      names.push_back(entry->path().filename().string());
     }
   }
-  return files;
+  if (error) {
+    throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
+  }
+  // By number: from 1,000,000 on the names differ in length.
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  return names;
 }
 
 // The name that a link in the folder holds, "" without one.
 std::string link_target(const fs::path& link) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw std::runtime_error(
+        fmt::format("cannot read the link {}: {}", shown_path(link), error.message()));
+  }
   return error ? std::string() : target.string();
 }
 
@@ -48,11 +64,29 @@ void make_folders(const fs::path& path) {
   fs::create_directories(path, error);
   if (error) {
     throw std::runtime_error(
-        fmt::format("cannot make the folder {}: {}", path.string(), error.message()));
+        fmt::format("cannot make the folder {}: {}", shown_path(path), error.message()));
   }
-  if (!fs::is_directory(path)) {
-    throw std::runtime_error(fmt::format("{} is not a folder", path.string()));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+// Of what makes a folder a run, the first that is there; "" without any. What a run has before
+// its first checkpoint counts only in a folder that no run has held: there it is someone else's.
+std::string first_sign_of_a_run(const fs::path& path) {
+  std::vector<std::string> signs = kLinks;
+  if (!is_there(path / FolderLock::kName)) {
+    signs.insert(signs.end(), kOthers.begin(), kOthers.end());
   }
+  for (const std::string& name : signs) {
+    if (is_there(path / name)) {
+      return name;
+    }
+  }
+  const std::vector<std::string> names = checkpoints(path);
+  return names.empty() ? std::string() : names.back();
 }
 
 }  // namespace
@@ -62,56 +96,86 @@ RunFolder::RunFolder(const fs::path& path)
 
 RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
   make_folders(path);
+  const std::string sign = first_sign_of_a_run(path);
   RunFolder folder(path);
-  const std::vector<fs::path> files = run_files(path);
-  if (!files.empty() && !overwrite) {
+  if (!sign.empty() && !overwrite) {
     throw std::runtime_error(
         fmt::format("{} holds a run already ({}); --resume goes on with it, --overwrite replaces "
                     "it, another --out_dir leaves it",
-                    path.string(), files.front().filename().string()));
+                    shown_path(path), sign));
   }
-  for (const fs::path& file : files) {
-    fs::remove_all(file);
+  std::vector<std::string> names = kLinks;
+  const std::vector<std::string> old = checkpoints(path);
+  names.insert(names.end(), old.begin(), old.end());
+  names.insert(names.end(), kOthers.begin(), kOthers.end());
+  for (const std::string& name : names) {
+    remove_path(path / name);
   }
   return folder;
 }
 
 RunFolder RunFolder::resume(const fs::path& path) {
-  find_checkpoint(path, "last");
+  const fs::path last = find_checkpoint(path, "last");
   RunFolder folder(path);
-  fs::remove_all(path / kPending);
-  folder.remove_unlinked();
+  if (last.filename() != "last") {
+    // A crash before the first checkpoint had its links.
+    if (!is_there(path / "best")) {
+      replace_link(path / "best", last.filename().string());
+    }
+    replace_link(path / "last", last.filename().string());
+  }
+  for (const char* name : {"settings.json.tmp", "last.tmp", "best.tmp"}) {
+    remove_path(path / name);
+  }
+  folder.clean();
   return folder;
 }
 
-void RunFolder::remove_unlinked() const {
+void RunFolder::clean() const {
+  remove_path(path_ / kPending);
   const std::set<std::string> kept{link_target(path_ / "last"), link_target(path_ / "best")};
-  for (const fs::path& file : run_files(path_)) {
-    const std::string name = file.filename().string();
-    if (is_checkpoint_name(name) && kept.count(name) == 0) {
-      fs::remove_all(file);
+  for (const std::string& name : checkpoints(path_)) {
+    if (kept.count(name) == 0) {
+      remove_path(path_ / name);
     }
+  }
+}
+
+void RunFolder::write_settings(const std::string& text) {
+  settings_ = text;
+  replace_file(settings_file(path_), text);
+}
+
+// Where the folder is no longer the one that was locked, locks the one that is there.
+void RunFolder::hold() {
+  if (lock_->holds(path_)) {
+    return;
+  }
+  lock_ = std::make_unique<FolderLock>(path_);
+  if (!settings_.empty()) {
+    replace_file(settings_file(path_), settings_);
   }
 }
 
 void RunFolder::save(int64_t next_iter, bool is_best,
                      const std::function<void(const fs::path&)>& write) {
+  hold();
   const fs::path pending = path_ / kPending;
-  fs::remove_all(pending);
-  if (!fs::create_directory(pending)) {
-    throw std::runtime_error(fmt::format("cannot make the folder {}", pending.string()));
+  remove_path(pending);
+  std::error_code error;
+  if (!fs::create_directory(pending, error)) {
+    throw std::runtime_error(
+        fmt::format("cannot make the folder {}: {}", shown_path(pending), error.message()));
   }
+  const std::string name = fmt::format("ckpt-{:06}", next_iter);
   try {
     write(pending);
     sync_folder(pending);
+    replace_folder(pending, path_ / name);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(pending, ignored);  // a full disk gets its room back
     throw;
-  }
-  const std::string name = fmt::format("ckpt-{:06}", next_iter);
-  if (replace_folder(pending, path_ / name)) {
-    fs::remove_all(pending);  // the one that had the name before
   }
   // best before last: a run that stops in between goes on from the older one, and finds the
   // better loss again.
@@ -119,13 +183,16 @@ void RunFolder::save(int64_t next_iter, bool is_best,
     replace_link(path_ / "best", name);
   }
   replace_link(path_ / "last", name);
-  remove_unlinked();
+}
+
+fs::path settings_file(const fs::path& path) {
+  return path / "settings.json";
 }
 
 fs::path find_checkpoint(const fs::path& path, const std::string& name) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    throw std::runtime_error(fmt::format("cannot open the run folder {}: {}", path.string(),
+    throw std::runtime_error(fmt::format("cannot open the run folder {}: {}", shown_path(path),
                                          error ? error.message() : "not a folder"));
   }
   const std::vector<std::string> names =
@@ -134,8 +201,16 @@ fs::path find_checkpoint(const fs::path& path, const std::string& name) {
     if (fs::is_directory(path / candidate, error)) {
       return path / candidate;
     }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw std::runtime_error(
+          fmt::format("cannot open {}: {}", shown_path(path / candidate), error.message()));
+    }
   }
-  throw std::runtime_error(fmt::format("{} holds no checkpoint: {} is not there", path.string(),
+  const std::vector<std::string> unlinked = checkpoints(path);
+  if (name != "best" && !unlinked.empty()) {
+    return path / unlinked.back();
+  }
+  throw std::runtime_error(fmt::format("{} holds no checkpoint: {} is not there", shown_path(path),
                                        fmt::join(names, " or ")));
 }
 

@@ -15,31 +15,43 @@ namespace chargrad::train {
 class RunFolder {
  public:
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
-  // `overwrite`, which removes that run's files and no others, and where it cannot be written.
+  // `overwrite`, which removes that run's files and no others, and where it cannot be written. A
+  // run that came to no checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite);
   // Opens the folder of a run to go on with, and removes what a crash left behind.
   static RunFolder resume(const std::filesystem::path& path);
 
-  std::filesystem::path settings_file() const { return path_ / "settings.json"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   const std::filesystem::path& path() const { return path_; }
 
+  // Makes this text the run's settings.json, in one step.
+  void write_settings(const std::string& text);
+
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
   // ckpt-NNNNNN of the iteration that comes next, and points `last`, and with is_best also `best`,
-  // to it. A checkpoint that neither names afterwards is removed.
+  // to it. Where it throws, `last` and `best` lead to what they did, or one of them to the new
+  // checkpoint. A run folder that was removed and made anew since is taken and gets the settings.
   void save(int64_t next_iter, bool is_best,
             const std::function<void(const std::filesystem::path&)>& write);
 
+  // Removes the checkpoints that neither link names, and what a crash or a failure left.
+  void clean() const;
+
  private:
   explicit RunFolder(const std::filesystem::path& path);
-  void remove_unlinked() const;
+  void hold();
 
   std::filesystem::path path_;
   std::unique_ptr<FolderLock> lock_;
+  std::string settings_;
 };
 
+// The settings.json of the run folder `path`.
+std::filesystem::path settings_file(const std::filesystem::path& path);
+
 // The checkpoint that `name` ("best", "last", or "" for best and else last) leads to in the run
-// folder `path`. Throws std::runtime_error where there is none.
+// folder `path`. Without a link `last` it is the newest checkpoint: a crash may come between the
+// first checkpoint and its link. Throws std::runtime_error where there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path, const std::string& name);
 
 }  // namespace chargrad::train

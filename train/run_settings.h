@@ -14,10 +14,11 @@ struct RunSettings {
   std::string data_path;  // absolute
   int64_t data_bytes = 0;
   std::string data_sha256;
+  std::string kernels;  // the tier whose numbers these are (engine/kernels/cpu.h); "": unknown
 };
 
-// Replaces the file in one step.
-void write_run_settings(const std::filesystem::path& file, const RunSettings& run);
+// What the file holds.
+std::string run_settings_text(const RunSettings& run);
 
 // Throws std::runtime_error naming the file and what is wrong with it.
 RunSettings read_run_settings(const std::filesystem::path& file);

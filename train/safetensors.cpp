@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/ops.h"
@@ -117,7 +116,7 @@ class Reader {
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
     throw std::runtime_error(
-        fmt::format("{}: {}", path_.string(), fmt::format(format, std::forward<Args>(args)...)));
+        fmt::format("{}: {}", shown_path(path_), fmt::format(format, std::forward<Args>(args)...)));
   }
 
   Json read_header() {
@@ -142,7 +141,7 @@ class Reader {
     if (text.empty() || text[0] != '{') {
       fail("not a safetensors file: the header does not start with {{");
     }
-    return parse_json(text, path_.string());
+    return parse_json(text, shown_path(path_));
   }
 
   Metadata read_metadata(const Json& value) const {

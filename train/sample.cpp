@@ -12,6 +12,7 @@
 #include "engine/threads.h"
 #include "models/generate.h"
 #include "train/args.h"
+#include "train/files.h"
 #include "train/model_file.h"
 #include "train/resolve.h"
 #include "train/run_folder.h"
@@ -30,7 +31,7 @@ std::string prompt_text(const std::string& prompt) {
 // Writes at once, so that each character appears as it is drawn.
 void show(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw std::runtime_error("cannot write to the standard output");
+    fail_errno("write to", "the standard output");
   }
 }
 

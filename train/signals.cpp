@@ -31,6 +31,7 @@ void watch_signals() {
     }
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // beyond `ulimit -f` a write fails instead
 }
 
 int stop_signal() {

@@ -22,7 +22,7 @@ namespace {
 
 TrainSettings stored_settings(const std::string& out_dir) {
   find_checkpoint(out_dir, "last");  // says so where the folder holds no run
-  const RunSettings run = read_run_settings(std::filesystem::path(out_dir) / "settings.json");
+  const RunSettings run = read_run_settings(settings_file(out_dir));
   TrainSettings settings = run.settings;
   settings.data = run.data_path;
   return settings;
@@ -44,6 +44,7 @@ Text load_text(const TrainSettings& settings) {
   described.data_path = std::filesystem::absolute(settings.data).string();
   described.data_bytes = dataset.file_bytes();
   described.data_sha256 = sha256.hex();
+  described.kernels = kernels::tier_name(kernels::active_tier());
   return {std::move(dataset), std::move(described)};
 }
 
@@ -53,6 +54,13 @@ void check_same_text(const RunSettings& stored, const RunSettings& now) {
         "{} is not the text that this run is trained on: {} bytes with SHA-256 {}, the run's had "
         "{} bytes with {}",
         now.data_path, now.data_bytes, now.data_sha256, stored.data_bytes, stored.data_sha256));
+  }
+}
+
+void tell_of_other_kernels(spdlog::logger& out, const RunSettings& stored, const RunSettings& now) {
+  if (!stored.kernels.empty() && stored.kernels != now.kernels) {
+    out.info("{} kernels from here on, {} before: the last bits of the numbers may differ",
+             now.kernels, stored.kernels);
   }
 }
 
@@ -105,7 +113,7 @@ int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& tr
 
 int run_in(RunFolder& folder, spdlog::logger& out, const Text& text, Trainer& trainer) {
   const TrainSettings& settings = text.described.settings;
-  write_run_settings(folder.settings_file(), text.described);
+  folder.write_settings(run_settings_text(text.described));
   print_start(out, settings, text, trainer);
   return finish(out, settings, trainer, trainer.run(folder));
 }
@@ -118,8 +126,9 @@ int train(const TrainSettings& settings) {
 
   const Text text = load_text(settings);
   if (settings.resume) {
-    check_same_text(read_run_settings(std::filesystem::path(settings.out_dir) / "settings.json"),
-                    text.described);
+    const RunSettings stored = read_run_settings(settings_file(settings.out_dir));
+    check_same_text(stored, text.described);
+    tell_of_other_kernels(*out, stored, text.described);
   }
   const TrainEvents events = console_events(out);
   if (settings.eval_only) {
@@ -138,7 +147,14 @@ int train(const TrainSettings& settings) {
     RunFolder folder = RunFolder::resume(settings.out_dir);
     Trainer trainer =
         Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
-    cut_metrics(folder.metrics_file().string(), trainer.next_iter(), trainer.eval_done());
+    if (trainer.next_iter() > settings.max_iters) {
+      out->info(
+          "nothing left to do: the iterations up to {} are done, and --max_iters={} asks for "
+          "no more",
+          trainer.next_iter() - 1, settings.max_iters);
+      return 0;
+    }
+    cut_metrics(folder.metrics_file(), trainer.next_iter(), trainer.eval_done());
     return run_in(folder, *out, text, trainer);
   }
   // Everything that may fail comes before --overwrite removes a run.

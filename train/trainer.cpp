@@ -7,6 +7,7 @@
 
 #include "engine/autocast.h"
 #include "engine/ops.h"
+#include "train/console.h"
 
 namespace chargrad::train {
 namespace {
@@ -120,7 +121,7 @@ StopReason Trainer::run(RunFolder& folder) {
   }
   attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
-  if (saved_ != std::pair(state_.next_iter, state_.eval_done)) {
+  if (!is_saved()) {
     throw std::runtime_error("the last checkpoint could not be saved");
   }
   return reason;
@@ -177,9 +178,7 @@ void Trainer::regular_evaluation(Output& output) {
   state_.eval_done = true;
   const bool is_best = std::isfinite(result->val_loss) &&
                        (!state_.best_val_loss || result->val_loss < *state_.best_val_loss);
-  if (is_best) {
-    state_.best_val_loss = result->val_loss;
-  }
+  unsaved_best_ = is_best ? result->val_loss : std::optional<double>();
   attempt([&] {
     output.metrics.write(*result);
     output.metrics.sync();
@@ -187,7 +186,7 @@ void Trainer::regular_evaluation(Output& output) {
   if (events_.on_eval) {
     events_.on_eval(*result);
   }
-  save(output, is_best);
+  save(output);
 }
 
 double Trainer::accumulate_gradients() {
@@ -219,6 +218,7 @@ void Trainer::step(Output& output) {
   model_->zero_grad();
   state_.next_iter = iter + 1;
   state_.eval_done = false;
+  unsaved_best_.reset();
 
   if (iter % settings_.log_interval == 0) {
     const double seconds = seconds_since(start);
@@ -235,7 +235,7 @@ void Trainer::step(Output& output) {
 void Trainer::handle_nonfinite(double mean_loss, double norm) {
   const std::string message = fmt::format(
       "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}{}",
-      state_.next_iter, mean_loss, norm, first_nonfinite_op());
+      state_.next_iter, unsigned_nan(mean_loss), unsigned_nan(norm), first_nonfinite_op());
   if (skipped_ >= settings_.skip_nonfinite) {
     throw std::runtime_error(message + "; a lower --learning_rate may help");
   }
@@ -264,12 +264,10 @@ std::string Trainer::first_nonfinite_op() {
 bool Trainer::attempt(const std::function<void()>& f) {
   try {
     f();
-    last_failure_.clear();
     return true;
   } catch (const std::exception& e) {
-    if (last_failure_ != e.what()) {  // not again for every line while a disk is full
-      last_failure_ = e.what();
-      warn(last_failure_);
+    if (told_.insert(e.what()).second) {  // not again for every line while a disk is full
+      warn(e.what());
     }
     return false;
   }
@@ -281,21 +279,31 @@ void Trainer::warn(const std::string& message) const {
   }
 }
 
-void Trainer::save(Output& output, bool is_best) {
+void Trainer::save(Output& output) {
+  // Until it is saved it is not the best: a later one that beats only the older one must be kept.
+  TrainerState state = state_;
+  if (unsaved_best_) {
+    state.best_val_loss = unsaved_best_;
+  }
   const bool saved = attempt([&] {
-    output.folder.save(state_.next_iter, is_best, [this](const std::filesystem::path& folder) {
-      write_model(folder, config_, dataset_.vocab(), *model_);
-      write_trainer(folder, state_, *optimizer_, default_generator());
-    });
+    output.folder.save(state.next_iter, unsaved_best_.has_value(),
+                       [this, &state](const std::filesystem::path& folder) {
+                         write_model(folder, config_, dataset_.vocab(), *model_);
+                         write_trainer(folder, state, *optimizer_, default_generator());
+                       });
   });
   if (saved) {
+    state_ = state;
+    unsaved_best_.reset();
+    told_.clear();
     saved_ = {state_.next_iter, state_.eval_done};
+    attempt([&] { output.folder.clean(); });
   }
 }
 
 void Trainer::save_if_changed(Output& output) {
-  if (saved_ != std::pair(state_.next_iter, state_.eval_done)) {
-    save(output, /*is_best=*/false);
+  if (!is_saved()) {
+    save(output);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -83,10 +84,11 @@ class Trainer {
   // Says what was not finite, naming the first op that made it; throws if that is once too often.
   void handle_nonfinite(double mean_loss, double norm);
   std::string first_nonfinite_op();
-  void save(Output& output, bool is_best);
+  void save(Output& output);
   void save_if_changed(Output& output);
-  // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it is the
-  // same as the one before.
+  bool is_saved() const { return saved_ == std::pair(state_.next_iter, state_.eval_done); }
+  // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it was told
+  // since the last checkpoint that was saved.
   bool attempt(const std::function<void()>& f);
   void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }
@@ -107,7 +109,9 @@ class Trainer {
   };
   std::vector<MicroStep> micro_steps_;
   int64_t skipped_ = 0;  // updates passed over
-  std::string last_failure_;
+  std::set<std::string> told_;
+  // The loss of a best evaluation that no checkpoint holds yet.
+  std::optional<double> unsaved_best_;
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };
 

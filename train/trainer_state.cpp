@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "engine/ops.h"
 #include "train/files.h"
@@ -15,6 +14,8 @@ namespace chargrad::train {
 namespace {
 
 constexpr int64_t kVersion = 1;
+constexpr int64_t kMostIters = int64_t{1} << 62;  // so that the next one is a number too
+constexpr double kLargest = std::numeric_limits<double>::max();
 
 std::string to_hex(const std::vector<uint8_t>& bytes) {
   std::string text;
@@ -28,83 +29,31 @@ int hex_digit(char c) {
   return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// The members of one JSON object, checked.
-class Members {
- public:
-  explicit Members(const std::filesystem::path& path)
-      : path_(path), object_(read_json_file(path)) {}
-
-  template <class... Args>
-  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
-    throw std::runtime_error(
-        fmt::format("{}: {}", path_.string(), fmt::format(format, std::forward<Args>(args)...)));
+// The bytes that a text of hexadecimal digits stands for.
+std::vector<uint8_t> read_bytes(const Members& members, const char* name) {
+  const std::string text = members.text(name);
+  std::vector<uint8_t> bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
+    if (high < 0 || low < 0) {
+      break;
+    }
+    bytes.push_back(static_cast<uint8_t>(high * 16 + low));
   }
-
-  const Json& at(const char* name) const {
-    if (!object_.is_object() || !object_.contains(name)) {
-      fail("{} is missing", name);
-    }
-    return object_.at(name);
+  if (bytes.size() * 2 != text.size()) {
+    members.fail("{} must be a text of hexadecimal digits, got {}", name, shown(text));
   }
-
-  int64_t whole(const char* name) const { return whole(name, at(name)); }
-  int64_t whole(const char* name, const Json& value) const {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-      fail("{} must be a whole number in [0, 2^63), got {}", name, shown_json(value));
-    }
-    return value.get<int64_t>();
-  }
-
-  bool boolean(const char* name) const {
-    if (!at(name).is_boolean()) {
-      fail("{} must be true or false, got {}", name, shown_json(at(name)));
-    }
-    return at(name).get<bool>();
-  }
-
-  std::optional<double> real_or_null(const char* name) const {
-    const Json& value = at(name);
-    if (value.is_null()) {
-      return std::nullopt;
-    }
-    if (!value.is_number() || !std::isfinite(value.get<double>())) {
-      fail("{} must be a number or null, got {}", name, shown_json(value));
-    }
-    return value.get<double>();
-  }
-
-  std::vector<uint8_t> bytes(const char* name) const {
-    const Json& value = at(name);
-    const std::string text = value.is_string() ? value.get<std::string>() : std::string("?");
-    std::vector<uint8_t> result;
-    for (size_t i = 0; i + 1 < text.size() && text.size() % 2 == 0; i += 2) {
-      const int high = hex_digit(text[i]), low = hex_digit(text[i + 1]);
-      if (high < 0 || low < 0) {
-        break;
-      }
-      result.push_back(static_cast<uint8_t>(high * 16 + low));
-    }
-    if (result.size() * 2 != text.size()) {
-      fail("{} must be a text of hexadecimal digits, got {}", name, shown_json(value));
-    }
-    return result;
-  }
-
- private:
-  std::filesystem::path path_;
-  Json object_;
-};
+  return bytes;
+}
 
 std::vector<int64_t> read_batch(const Members& members, int64_t windows) {
-  const Json& offsets = members.at("batch");
-  if (!offsets.is_array() || offsets.empty()) {
-    members.fail("batch must be an array of offsets, got {}", shown_json(offsets));
+  const std::vector<int64_t> batch = members.wholes("batch", 0, INT64_MAX);
+  if (batch.empty()) {
+    members.fail("batch must not be empty");
   }
-  std::vector<int64_t> batch;
-  for (const Json& offset : offsets) {
-    batch.push_back(members.whole("batch", offset));
-    if (batch.back() >= windows) {
-      members.fail("batch holds the offset {}, the text has {} windows", batch.back(), windows);
+  for (const int64_t offset : batch) {
+    if (offset >= windows) {
+      members.fail("batch holds the offset {}, the text has {} windows", offset, windows);
     }
   }
   return batch;
@@ -121,13 +70,13 @@ std::vector<std::pair<Tensor, Tensor>> read_moments(const std::filesystem::path&
     if (found == held.end() || found->second.shape() != moment.shape() ||
         !is_floating(found->second.dtype())) {
       throw std::runtime_error(
-          fmt::format("{}: {} of shape {} is missing", path.string(), name, moment.shape()));
+          fmt::format("{}: {} of shape {} is missing", shown_path(path), name, moment.shape()));
     }
     pairs.emplace_back(moment, found->second);
     held.erase(found);
   }
   if (!held.empty()) {
-    throw std::runtime_error(fmt::format("{}: {} is no moment of this model", path.string(),
+    throw std::runtime_error(fmt::format("{}: {} is no moment of this model", shown_path(path),
                                          shown(held.begin()->first)));
   }
   return pairs;
@@ -152,21 +101,20 @@ void write_trainer(const std::filesystem::path& folder, const TrainerState& stat
 
 TrainerState read_trainer(const std::filesystem::path& folder, int64_t windows,
                           optim::AdamW& optimizer, Generator& generator) {
-  const Members members(folder / "trainer.json");
-  if (members.whole("version") != kVersion) {
-    members.fail("version {} is not supported; this program reads version {}",
-                 members.whole("version"), kVersion);
-  }
+  const Members members = Members::read(folder / "trainer.json");
+  members.check_version(kVersion);
   TrainerState state;
-  state.next_iter = members.whole("next_iter");
+  state.next_iter = members.whole("next_iter", 0, kMostIters);
   state.eval_done = members.boolean("eval_done");
-  state.best_val_loss = members.real_or_null("best_val_loss");
+  if (!members.at("best_val_loss").is_null()) {
+    state.best_val_loss = members.real("best_val_loss", -kLargest, kLargest);
+  }
   state.batch = read_batch(members, windows);
-  const int64_t steps = members.whole("optimizer_steps");
-  const int64_t dropout_calls = members.whole("dropout_calls");
+  const int64_t steps = members.whole("optimizer_steps", 0, kMostIters);
+  const int64_t dropout_calls = members.whole("dropout_calls", 0, INT64_MAX);
   Generator restored;
   try {
-    restored.set_state(members.bytes("generator"));
+    restored.set_state(read_bytes(members, "generator"));
   } catch (const std::invalid_argument& e) {
     members.fail("generator: {}", e.what());
   }

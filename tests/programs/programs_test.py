@@ -22,7 +22,9 @@ TINY = ["--n_layer=1", "--n_head=2", "--n_embd=16", "--block_size=8", "--batch_s
 
 class Programs(unittest.TestCase):
     def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="chargrad."))
+        # In memory where that can be: checkpoints wait for the disk.
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="chargrad.", dir=memory))
         self.addCleanup(shutil.rmtree, self.dir, True)
 
     def text(self, content, name="text"):

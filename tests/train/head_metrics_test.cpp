@@ -127,8 +127,9 @@ TEST(HeadMetrics, ModelFilesKeepTheScale) {
     read_model(last);
     ADD_FAILURE() << "read a scale that there is not";
   } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), testing::EndsWith(
-                              "config.json: attention_scale must be sqrt_dk or none, got sqrt"));
+    EXPECT_THAT(e.what(),
+                testing::EndsWith(
+                    "config.json: attention_scale must be one of sqrt_dk, none, got \"sqrt\""));
   }
 }
 

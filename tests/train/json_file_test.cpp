@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
 #include "tests/temp_folder.h"
+#include "train/files.h"
 
 namespace chargrad::train {
 namespace {
@@ -75,17 +77,65 @@ TEST(JsonFile, ReadsFiles) {
   EXPECT_EQ(error_of([&] { read_json_file(dir.path("")); }),
             "cannot read " + dir.path("") + ": Is a directory");
   EXPECT_EQ(error_of([&] { read_json_file("/dev/zero"); }),
+            "cannot read /dev/zero: not a regular file");
+  EXPECT_EQ(error_of([&] { read_json_file("/dev/zero", Comments::kAllowed); }),
             "/dev/zero is longer than 16777216 bytes");
   EXPECT_THAT(error_of([&] { read_json_file(dir.write("b.json", "{")); }),
               StartsWith(dir.path("b.json") + ": parse error at line 1, column 2: "));
 }
 
-TEST(JsonFile, ReadsPipes) {
+TEST(JsonFile, ReadsPipesWhereAPersonWrites) {
   const TempFolder dir;
   ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { read_json_file(dir.path("pipe")); }),
+            "cannot read " + dir.path("pipe") + ": not a regular file");
   std::thread writer([&] { dir.write("pipe", "{\"a\": 1}"); });
-  EXPECT_EQ(read_json_file(dir.path("pipe")).dump(), R"({"a":1})");
+  EXPECT_EQ(read_json_file(dir.path("pipe"), Comments::kAllowed).dump(), R"({"a":1})");
   writer.join();
+}
+
+TEST(Members, TellWhatIsWrong) {
+  const Members m(parse_json(R"({"t":"x","b":true,"r":0.5,"w":3,"n":-3,"h":18446744073709551615,)"
+                             R"("a":[1,2],"bad":[1,2.5],"o":{"w":1},"null":null})",
+                             "a.json"),
+                  "a.json");
+  EXPECT_EQ(m.text("t"), "x");
+  EXPECT_TRUE(m.boolean("b"));
+  EXPECT_EQ(m.real("r", 0, 1), 0.5);
+  EXPECT_EQ(m.real("w", 0, 9), 3.0);
+  EXPECT_EQ(m.whole("w", 3, 3), 3);
+  EXPECT_EQ(m.whole("n", -3, 0), -3);
+  EXPECT_EQ(m.wholes("a", 0, 2), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(m.object("o").whole("w", 0, 1), 1);
+  EXPECT_TRUE(m.has("null"));
+  EXPECT_FALSE(m.has("none"));
+  const std::vector<std::pair<std::function<void()>, std::string>> cases = {
+      {[&] { m.at("none"); }, "none is missing"},
+      {[&] { m.text("w"); }, "w must be a text, got 3"},
+      {[&] { m.boolean("w"); }, "w must be true or false, got 3"},
+      {[&] { m.array("w"); }, "w must be an array, got 3"},
+      {[&] { m.object("w"); }, "w must be an object, got 3"},
+      {[&] {
+         m.choice("t", {"y", "z"});
+       },
+       "t must be one of y, z, got \"x\""},
+      {[&] { m.real("t", 0, 1); }, "t must be a number in [0, 1], got \"x\""},
+      {[&] { m.real("w", 0, 1); }, "w must be a number in [0, 1], got 3"},
+      {[&] { m.whole("r", 0, 9); }, "r must be a whole number in [0, 9], got 0.5"},
+      {[&] { m.whole("n", 0, 9); }, "n must be a whole number in [0, 9], got -3"},
+      {[&] { m.whole("w", 4, 9); }, "w must be a whole number in [4, 9], got 3"},
+      {[&] { m.whole("h", 0, INT64_MAX); },
+       "h must be a whole number in [0, 2^63), got 18446744073709551615"},
+      {[&] { m.wholes("bad", 0, 9); }, "bad must be a whole number in [0, 9], got 2.5"},
+      {[&] { m.check_version(1); }, "version is missing"},
+      {[] { Members(parse_json("[1]", "a.json"), "a.json"); },
+       "a JSON object is expected, got [1]"},
+      {[] { Members(parse_json("{\"version\":2}", "a.json"), "a.json").check_version(1); },
+       "version 2 is not supported; this program reads version 1"},
+  };
+  for (const auto& [function, message] : cases) {
+    EXPECT_EQ(error_of(function), "a.json: " + message);
+  }
 }
 
 }  // namespace

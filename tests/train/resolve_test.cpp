@@ -158,8 +158,9 @@ TEST(Resolve, WhatNobodyGivesFollowsAnotherSetting) {
   EXPECT_EQ(s.lr_decay_iters, 7);
   EXPECT_EQ(s.min_lr, 0.05);
   EXPECT_EQ(s.head_size, 12);
-  const TrainSettings given = resolve({"--data=a", "--max_iters=7", "--lr_decay_iters=9",
-                                       "--min_lr=0.25", "--learning_rate=0.5", "--head_size=5"});
+  const TrainSettings given =
+      resolve({"--data=a", "--max_iters=7", "--lr_decay_iters=9", "--min_lr=0.25",
+               "--learning_rate=0.5", "--model=head", "--head_size=5"});
   EXPECT_EQ(given.lr_decay_iters, 9);
   EXPECT_EQ(given.min_lr, 0.25);
   EXPECT_EQ(given.head_size, 5);
@@ -183,6 +184,12 @@ TEST(Resolve, RefusesContradictions) {
       {{"--data=a", "--model=head", "--attention_scale=none"}, "no error"},
       {{"--data=a", "--attention_scale=none"},
        "train: --attention_scale=none is for --model=head, got --model=gpt"},
+      {{"--data=a", "--head_size=8"}, "train: --head_size=8 is for --model=head, got --model=gpt"},
+      {{"--data=a", "--preset=head", "--model=gpt"}, "no error"},
+      {{"--data=a", "--eval_only", "--overwrite"},
+       "train: --eval_only writes nothing, and --overwrite would remove a run"},
+      {{"--data=a", "--compile=true"},
+       "train: --compile=true is not offered: there is nothing to compile"},
       {{"--data=a", "--min_lr=0.1", "--learning_rate=0.01"},
        "train: --min_lr=0.1 is above --learning_rate=0.01, where the decay starts"},
       {{"--data=a", "--min_lr=0.1", "--learning_rate=0.01", "--decay_lr=false"}, "no error"},

@@ -81,8 +81,12 @@ void expect_ranges(const std::vector<Range>& ranges) {
     ASSERT_NE(setting, nullptr) << range.name;
     EXPECT_EQ(setting->assign_text(range.low), "") << range.name;
     EXPECT_EQ(setting->assign_text(range.high), "") << range.name;
-    EXPECT_NE(setting->assign_text(range.below), "") << range.name;
-    EXPECT_NE(setting->assign_text(range.above), "") << range.name;
+    // The message says what would be right.
+    for (const std::string& wrong : {range.below, range.above}) {
+      EXPECT_THAT(setting->assign_text(wrong),
+                  HasSubstr(setting->choices.empty() ? " in [" : "is not one of "))
+          << range.name;
+    }
   }
 }
 

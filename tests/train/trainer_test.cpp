@@ -35,7 +35,7 @@ TrainSettings tiny() {
   s.n_embd = 16;
   s.block_size = 8;
   s.batch_size = 4;
-  s.gradient_accumulation_steps = 2;
+  s.gradient_accumulation_steps = 3;
   s.dropout = 0.2;
   s.max_iters = 12;
   s.lr_decay_iters = 12;
@@ -111,7 +111,7 @@ TEST_F(TrainerTest, FirstLossIsNearThatOfAUniformGuess) {
 TEST_F(TrainerTest, AStopAndAResumeEqualTheStraightRunToTheBit) {
   Log straight;
   train("straight", tiny(), straight);
-  for (const int64_t stop_at : {2, 4, 5, 9}) {
+  for (int64_t stop_at = 0; stop_at < 12; ++stop_at) {
     const std::string name = "cut" + std::to_string(stop_at);
     Log log;
     TrainSettings first = tiny();
@@ -127,7 +127,8 @@ TEST_F(TrainerTest, AStopAndAResumeEqualTheStraightRunToTheBit) {
 TEST_F(TrainerTest, ASignalDuringAnEvaluationDropsIt) {
   Log straight;
   train("straight", tiny(), straight);
-  for (int calls = 1; calls < 22; calls += 3) {
+  // Each evaluation looks four times, each iteration once.
+  for (int calls = 0; calls < 25; ++calls) {
     const std::string name = "signal" + std::to_string(calls);
     Log log;
     int count = 0;
@@ -303,6 +304,35 @@ TEST_F(TrainerTest, AFailedLastSaveIsAnErrorAndTheOldCheckpointRemains) {
   }
   EXPECT_EQ(fs::read_symlink(run("gone") / "last"), "ckpt-000010");
   read_model(run("gone") / "last");
+}
+
+TEST_F(TrainerTest, WhatCouldNotBeSavedIsNotTheBest) {
+  TrainSettings s = tiny();
+  s.eval_interval = 2;
+  const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
+  std::map<int64_t, double> losses;
+  int64_t failing = -1;  // the evaluation whose save fails
+  TrainEvents events;
+  events.on_eval = [&](const EvalMetrics& m) {
+    losses[m.iter] = m.val_loss;
+    if (m.iter == failing) {
+      fs::rename(run("b"), run("gone"));
+    }
+  };
+  events.on_iter = [&](const IterMetrics& m) {
+    if (m.iter == failing) {
+      fs::rename(run("gone"), run("b"));
+    }
+  };
+  RunFolder straight = RunFolder::start(run("a"), false);
+  Trainer(s, dataset, events).run(straight);
+  failing = std::min_element(losses.begin(), losses.end(), less)->first;
+  RunFolder disturbed = RunFolder::start(run("b"), false);
+  Trainer(s, dataset, events).run(disturbed);
+  losses.erase(failing);
+  const int64_t best = std::min_element(losses.begin(), losses.end(), less)->first;
+  EXPECT_EQ(fs::read_symlink(run("a") / "best"), fmt::format("ckpt-{:06}", failing));
+  EXPECT_EQ(fs::read_symlink(run("b") / "best"), fmt::format("ckpt-{:06}", best));
 }
 
 TEST_F(TrainerTest, DropoutBatchSizeAndDtypeMayChangeOnResume) {

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""What a run survives: folders that change under way, odd data files, other machines.
+
+Usage: durable_test.py FOLDER_OF_PROGRAMS Class.method
+"""
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from programs_test import BIN, TINY, Programs  # noqa: E402
+
+NOBODY = 65534
+
+
+def as_nobody(test):
+    """What subprocess is to be told so that permissions count: root would not be stopped."""
+    if os.geteuid() != 0:
+        return {}
+    os.chown(test.dir, NOBODY, NOBODY)
+    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    try:
+        subprocess.run([BIN / "train", "--help"], check=True, stdout=subprocess.DEVNULL, **user)
+    except (OSError, subprocess.CalledProcessError):
+        test.skipTest("the programs are out of reach for another user")
+    return user
+
+
+class Endurance(Programs):
+    """Runs whose folder changes under way."""
+
+    def setUp(self):
+        super().setUp()
+        self.file = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+        self.run_folder = self.dir / "run"
+
+    def start(self, *args, **kw):
+        """A run without an end, once it has saved; SIGTERM ends it with a save."""
+        flags = [f for f in TINY if not f.startswith("--max_iters")]
+        p = subprocess.Popen([BIN / "train", f"--data={self.file}", f"--out_dir={self.run_folder}",
+                              *flags, "--max_iters=100000000", "--eval_interval=5", "--threads=1",
+                              *args], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                             **kw)
+        self.addCleanup(p.stderr.close)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.kill)
+        self.wait(lambda: (self.run_folder / "last").exists())
+        return p
+
+    def wait(self, condition):
+        deadline = time.time() + 60
+        while not condition():
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.02)
+
+    def told(self, p, text):
+        line = p.stderr.readline()
+        self.assertIn(text, line)
+        self.assertTrue(line.startswith("train: "), line)
+
+    def resumes(self):
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=0")
+        self.assertEqual(r.returncode, 0, r.stderr)
+
+    def test_a_folder_that_is_removed_and_made_anew(self):
+        p = self.start()
+        aside = self.dir / "aside"
+        self.run_folder.rename(aside)  # in one step: the run must not write in between
+        self.told(p, "No such file or directory")
+        self.run_folder.mkdir()
+        self.wait(lambda: (self.run_folder / "last").exists())
+        p.terminate()
+        self.assertEqual(p.wait(60), 143)
+        self.assertTrue((self.run_folder / "settings.json").exists())
+        self.resumes()
+
+    def test_a_folder_that_is_removed_for_good(self):
+        p = self.start()
+        aside = self.dir / "aside"
+        self.run_folder.rename(aside)
+        shutil.rmtree(aside)
+        self.told(p, "No such file or directory")
+        p.terminate()
+        self.assertEqual(p.wait(60), 1)
+        self.assertIn("the last checkpoint could not be saved", p.stderr.read())
+
+    def test_a_folder_that_becomes_read_only(self):
+        p = self.start(**as_nobody(self))
+        self.run_folder.chmod(0o500)
+        self.told(p, "Permission denied")
+        last = os.readlink(self.run_folder / "last")
+        self.sample(self.run_folder)
+        self.run_folder.chmod(0o700)
+        self.wait(lambda: os.readlink(self.run_folder / "last") != last)
+        p.terminate()
+        self.assertEqual(p.wait(60), 143)
+        self.resumes()
+
+    def test_a_limit_on_the_size_of_files(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.run_folder}", *TINY,
+                             preexec_fn=limit)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(b"trainer.safetensors: File too large", r.stderr)
+        self.assertIn(b"the last checkpoint could not be saved", r.stderr)
+
+    def test_two_runs_on_one_folder(self):
+        self.start()
+        for flag in ("--overwrite", "--resume"):
+            message = self.fails("train", f"--data={self.file}", f"--out_dir={self.run_folder}",
+                                 flag)
+            self.assertIn("is in use by another training run", message)
+
+    def test_another_cpu_is_noticed(self):
+        run = self.train(self.file)
+        r = self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=4")
+        self.assertNotIn(b"kernels from here on", r.stdout)
+        other = {**os.environ, "CHARGRAD_CPU": "ref"}
+        r = self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=6", env=other)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertRegex(r.stdout.decode(), r"(?m)^ref kernels from here on, \w+ before: ")
+        self.assertEqual(json.loads((run / "settings.json").read_text())["kernels"], "ref")
+
+    def test_nothing_left_to_do(self):
+        run = self.train(self.file)
+        before = (run / "settings.json").read_bytes()
+        for flags in ([], ["--max_iters=1"]):
+            r = self.run_program("train", f"--out_dir={run}", "--resume", *flags)
+            self.assertEqual(r.returncode, 0)
+            self.assertIn(b"nothing left to do: the iterations up to 3 are done", r.stdout)
+        self.assertEqual((run / "settings.json").read_bytes(), before)
+
+    def test_nan_losses_have_no_sign(self):
+        message = self.fails("train", f"--data={self.file}", f"--out_dir={self.run_folder}", *TINY,
+                             "--learning_rate=1e30", "--grad_clip=0", "--max_iters=50", status=(1,))
+        self.assertIn("is not finite at iteration", message)
+        self.assertNotIn("-nan", message)
+
+
+class OddData(Programs):
+    """Data files that are no plain text files."""
+
+    def bounded(self, text, megabytes=1000):
+        """train with that much address space; its one message."""
+        limit = megabytes << 20
+        r = self.run_program("train", f"--data={text}", f"--out_dir={self.dir}/run", *TINY,
+                             "--threads=1", preexec_fn=lambda: resource.setrlimit(
+                                 resource.RLIMIT_AS, (limit, limit)))
+        self.assertEqual(r.returncode, 1, r.stderr)
+        self.assertEqual(len(r.stderr.splitlines()), 1, r.stderr)
+        return r.stderr.decode()
+
+    def test_a_pipe_and_a_device(self):
+        os.mkfifo(self.dir / "pipe")
+        self.assertIn("pipe: Not a regular file", self.bounded(self.dir / "pipe"))
+        self.assertIn("/dev/zero: Not a regular file", self.bounded("/dev/zero"))
+
+    def test_a_file_that_may_not_be_read(self):
+        text = self.text("abc" * 400)
+        text.chmod(0)
+        r = self.run_program("train", f"--data={text}", f"--out_dir={self.dir}/run", *TINY,
+                             **as_nobody(self))
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.stderr.decode(), f"train: cannot open {text}: Permission denied\n")
+
+    def test_a_sparse_file_beyond_the_memory(self):
+        size = 5 << 30 if os.environ.get("CHARGRAD_THOROUGH") else 400 << 20
+        text = self.text("")
+        os.truncate(text, size)
+        message = self.bounded(text, size // 2 >> 20)
+        self.assertIn(f"{text} is too large for the memory: {size} characters", message)
+
+    def test_a_file_that_grows(self):
+        text = self.text("abc\n" * 2000000)
+        writer = subprocess.Popen(["sh", "-c", f"while :; do echo abc >> '{text}'; done"])
+        self.addCleanup(writer.wait)
+        self.addCleanup(writer.kill)
+        self.assertIn("changed while it was being read", self.bounded(text))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -1,0 +1,187 @@
+// The run folder: what may be started, gone on with and removed, and what a crash leaves.
+#include "train/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/error_text.h"
+#include "tests/temp_folder.h"
+
+namespace chargrad::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+namespace fs = std::filesystem;
+
+class RunFolderTest : public testing::Test {
+ protected:
+  fs::path run() const { return dir.path("run"); }
+
+  // A checkpoint that holds one file with this text.
+  static void save(RunFolder& folder, int64_t next_iter, bool is_best, const std::string& text) {
+    folder.save(next_iter, is_best,
+                [&text](const fs::path& path) { write_file(path / "x", text); });
+    folder.clean();
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(run())) {
+      found.push_back(entry.path().filename().string());
+    }
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+  std::string start_error(bool overwrite = false) const {
+    return error_text<std::runtime_error>([&] { RunFolder::start(run(), overwrite); });
+  }
+
+  TempFolder dir;
+};
+
+TEST_F(RunFolderTest, KeepsWhatTheLinksName) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 0, true, "a");
+  save(folder, 5, false, "b");
+  save(folder, 10, false, "c");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000000", "ckpt-000010", "last", "lock"));
+  save(folder, 10, false, "d");  // the same iteration, after its evaluation
+  EXPECT_EQ(dir.read("run/last/x"), "d");
+  EXPECT_EQ(dir.read("run/best/x"), "a");
+  save(folder, 1'000'000, true, "e");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-1000000", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, AFailedSaveLeavesEverythingAsItWas) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 0, true, "a");
+  const auto before = names();
+  EXPECT_THROW(folder.save(5, true,
+                           [](const fs::path& path) {
+                             write_file(path / "x", "b");
+                             throw std::runtime_error("no");
+                           }),
+               std::runtime_error);
+  EXPECT_EQ(names(), before);
+  EXPECT_EQ(dir.read("run/last/x"), "a");
+}
+
+TEST_F(RunFolderTest, TwoRunsInOneFolderAreRefused) {
+  const RunFolder folder = RunFolder::start(run(), false);
+  EXPECT_EQ(start_error(true), run().string() + " is in use by another training run");
+}
+
+TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
+  {
+    RunFolder folder = RunFolder::start(run(), false);
+    folder.write_settings("{}");
+    save(folder, 3, true, "a");
+  }
+  dir.write("run/mine.txt", "stays");
+  EXPECT_EQ(start_error(), run().string() +
+                               " holds a run already (last); --resume goes on with it, "
+                               "--overwrite replaces it, another --out_dir leaves it");
+  RunFolder::start(run(), true);
+  EXPECT_THAT(names(), ElementsAre("lock", "mine.txt"));
+}
+
+TEST_F(RunFolderTest, WhatCameToNoCheckpointIsNoRun) {
+  {
+    RunFolder folder = RunFolder::start(run(), false);
+    folder.write_settings("{}");
+    dir.write("run/metrics.jsonl", "{}\n");
+    fs::create_directory(run() / "pending-checkpoint");
+  }
+  RunFolder::start(run(), false);
+  EXPECT_THAT(names(), ElementsAre("lock"));
+}
+
+TEST_F(RunFolderTest, FilesOfOthersAreNotTakenForARun) {
+  fs::create_directory(run());
+  dir.write("run/settings.json", "of an editor");
+  EXPECT_THAT(start_error(), HasSubstr("holds a run already (settings.json)"));
+  EXPECT_EQ(dir.read("run/settings.json"), "of an editor");
+}
+
+TEST_F(RunFolderTest, ResumeRemovesWhatACrashLeft) {
+  {
+    RunFolder folder = RunFolder::start(run(), false);
+    save(folder, 3, true, "a");
+  }
+  fs::create_directories(run() / "pending-checkpoint/deep");
+  fs::create_directories(run() / "ckpt-000009");
+  for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
+    dir.write(std::string("run/") + name, "");
+  }
+  RunFolder::resume(run());
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
+  {
+    RunFolder folder = RunFolder::start(run(), false);
+    save(folder, 0, true, "a");
+  }
+  fs::remove(run() / "last");
+  fs::remove(run() / "best");
+  EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-000000");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "best"); }),
+            run().string() + " holds no checkpoint: best is not there");
+  EXPECT_THAT(start_error(), HasSubstr("holds a run already (ckpt-000000)"));
+  RunFolder::resume(run());
+  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000000");
+  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
+}
+
+TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.write_settings("{}\n");
+  save(folder, 0, true, "a");
+  fs::remove_all(run());
+  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 5, false, "b"); }),
+            "cannot write " + (run() / "lock").string() + ": No such file or directory");
+  fs::create_directory(run());
+  save(folder, 5, true, "b");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock", "settings.json"));
+  EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
+  // And where another run has taken the place, that one is left alone.
+  fs::rename(run(), dir.path("aside"));
+  const RunFolder other = RunFolder::start(run(), false);
+  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 9, false, "c"); }),
+            run().string() + " is in use by another training run");
+}
+
+TEST_F(RunFolderTest, SaysWhatIsWrongWithTheFolder) {
+  const std::string file = dir.write("file", "");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { RunFolder::start(file, false); }),
+            "cannot make the folder " + file + ": Not a directory");
+  EXPECT_THAT(error_text<std::runtime_error>([&] { RunFolder::start(file + "/run", false); }),
+              StartsWith("cannot make the folder " + file + "/run: "));
+  EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "last"); }),
+            "cannot open the run folder " + run().string() + ": No such file or directory");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(file, "last"); }),
+            "cannot open the run folder " + file + ": not a folder");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(dir.path(), ""); }),
+            dir.path() + " holds no checkpoint: best or last is not there");
+}
+
+TEST(Files, ReaderTellsWhereAFileEnds) {
+  const TempFolder dir;
+  const FileReader reader(dir.write("x", "abcdef"));
+  char bytes[4];
+  reader.read(2, bytes, 4);
+  EXPECT_EQ(std::string(bytes, 4), "cdef");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { reader.read(4, bytes, 4); }),
+            "cannot read " + dir.path("x") + ": it ends at byte 6");
+  EXPECT_EQ(reader.next(bytes, 4), 4U);
+  EXPECT_EQ(reader.next(bytes, 4), 2U);
+}
+
+}  // namespace
+}  // namespace chargrad::train
