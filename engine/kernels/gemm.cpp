@@ -16,17 +16,19 @@ namespace {
 // counts as four rows of work.
 constexpr int64_t kParallelWork = int64_t{1} << 17;
 
-template <class S>
-void fill_rows(const Product<S>& p) {
+template <class S, class C>
+void fill_rows(const Product<S, C>& p) {
   for (int64_t i = 0; i < p.M; ++i) {
     for (int64_t j = 0; j < p.N; ++j) {
-      p.c[i * p.ldc + j] = p.bias == nullptr ? S{} : p.bias[j];
+      p.c[i * p.ldc + j] = p.bias == nullptr ? C{} : C(p.bias[j]);
     }
   }
 }
 
-template <class S>
-void multiply(const Product<S>& p, Run run) {
+}  // namespace
+
+template <class S, class C>
+void multiply(const Product<S, C>& p, Run run) {
   if (p.M == 0 || p.N == 0) {
     return;
   }
@@ -37,7 +39,7 @@ void multiply(const Product<S>& p, Run run) {
   if (std::max<int64_t>(p.M, 4) * p.N * p.K < kParallelWork) {
     run = Run::kSerial;
   }
-  if constexpr (std::is_same_v<S, float>) {
+  if constexpr (!std::is_same_v<S, double>) {
     if (active_tier() != Tier::kRef) {
       multiply_fast(p, run);
       return;
@@ -45,43 +47,41 @@ void multiply(const Product<S>& p, Run run) {
   }
   const int64_t rows = ceil_div(kParallelWork, p.N * p.K);
   for_chunks(run, ceil_div(p.M, rows), [&](int64_t chunk) {
-    const Product<S> q = p.part(chunk * rows, std::min(rows, p.M - chunk * rows), 0, p.N);
+    const Product<S, C> q = p.part(chunk * rows, std::min(rows, p.M - chunk * rows), 0, p.N);
     ref::gemm(q.M, q.N, q.K, q.a, q.b, q.c, q.ldc, q.bias);
   });
 }
 
-}  // namespace
-
-template <class S>
-void gemm(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixView<S>& b, S* c,
-          int64_t ldc, const S* bias) {
-  multiply<S>({M, N, K, a, b, c, ldc, bias}, Run::kParallel);
+template <class S, class C>
+void gemm(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixView<S>& b, C* c,
+          int64_t ldc, const BiasOf<S>* bias) {
+  multiply<S, C>({M, N, K, a, b, c, ldc, bias}, Run::kParallel);
 }
 
-template <class S>
+template <class S, class C>
 void gemm_serial(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixView<S>& b,
-                 S* c, int64_t ldc, const S* bias) {
-  multiply<S>({M, N, K, a, b, c, ldc, bias}, Run::kSerial);
+                 C* c, int64_t ldc, const BiasOf<S>* bias) {
+  multiply<S, C>({M, N, K, a, b, c, ldc, bias}, Run::kSerial);
 }
 
-template <class S>
+template <class S, class C>
 void gemm_batched(int64_t batch, const BatchStrides& strides, int64_t M, int64_t N, int64_t K,
-                  const MatrixView<S>& a, const MatrixView<S>& b, S* c, int64_t ldc,
-                  const S* bias) {
+                  const MatrixView<S>& a, const MatrixView<S>& b, C* c, int64_t ldc,
+                  const BiasOf<S>* bias) {
   if (strides.b == 0 && strides.a == M * a.row_stride && strides.c == M * ldc) {
     gemm(batch * M, N, K, a, b, c, ldc, bias);  // One tall product.
     return;
   }
   const auto one = [&](int64_t i, Run run) {
-    multiply<S>({M,
-                 N,
-                 K,
-                 {a.data + i * strides.a, a.row_stride, a.column_stride},
-                 {b.data + i * strides.b, b.row_stride, b.column_stride},
-                 c + i * strides.c,
-                 ldc,
-                 bias},
-                run);
+    multiply<S, C>({M,
+                    N,
+                    K,
+                    {a.data + i * strides.a, a.row_stride, a.column_stride},
+                    {b.data + i * strides.b, b.row_stride, b.column_stride},
+                    c + i * strides.c,
+                    ldc,
+                    bias},
+                   run);
   };
   // Many products: threads take whole ones, several at a time if they are small. Few: each is cut.
   const int64_t work = std::max<int64_t>(1, M * N * K);
@@ -99,19 +99,37 @@ void gemm_batched(int64_t batch, const BatchStrides& strides, int64_t M, int64_t
   });
 }
 
+template void multiply(const Product<float, float>&, Run);
 template void gemm(int64_t, int64_t, int64_t, const MatrixView<float>&, const MatrixView<float>&,
                    float*, int64_t, const float*);
-template void gemm(int64_t, int64_t, int64_t, const MatrixView<double>&, const MatrixView<double>&,
-                   double*, int64_t, const double*);
 template void gemm_serial(int64_t, int64_t, int64_t, const MatrixView<float>&,
                           const MatrixView<float>&, float*, int64_t, const float*);
-template void gemm_serial(int64_t, int64_t, int64_t, const MatrixView<double>&,
-                          const MatrixView<double>&, double*, int64_t, const double*);
 template void gemm_batched(int64_t, const BatchStrides&, int64_t, int64_t, int64_t,
                            const MatrixView<float>&, const MatrixView<float>&, float*, int64_t,
                            const float*);
+template void multiply(const Product<double, double>&, Run);
+template void gemm(int64_t, int64_t, int64_t, const MatrixView<double>&, const MatrixView<double>&,
+                   double*, int64_t, const double*);
+template void gemm_serial(int64_t, int64_t, int64_t, const MatrixView<double>&,
+                          const MatrixView<double>&, double*, int64_t, const double*);
 template void gemm_batched(int64_t, const BatchStrides&, int64_t, int64_t, int64_t,
                            const MatrixView<double>&, const MatrixView<double>&, double*, int64_t,
                            const double*);
+template void multiply(const Product<bfloat16, float>&, Run);
+template void gemm(int64_t, int64_t, int64_t, const MatrixView<bfloat16>&,
+                   const MatrixView<bfloat16>&, float*, int64_t, const float*);
+template void gemm_serial(int64_t, int64_t, int64_t, const MatrixView<bfloat16>&,
+                          const MatrixView<bfloat16>&, float*, int64_t, const float*);
+template void gemm_batched(int64_t, const BatchStrides&, int64_t, int64_t, int64_t,
+                           const MatrixView<bfloat16>&, const MatrixView<bfloat16>&, float*,
+                           int64_t, const float*);
+template void multiply(const Product<bfloat16, bfloat16>&, Run);
+template void gemm(int64_t, int64_t, int64_t, const MatrixView<bfloat16>&,
+                   const MatrixView<bfloat16>&, bfloat16*, int64_t, const float*);
+template void gemm_serial(int64_t, int64_t, int64_t, const MatrixView<bfloat16>&,
+                          const MatrixView<bfloat16>&, bfloat16*, int64_t, const float*);
+template void gemm_batched(int64_t, const BatchStrides&, int64_t, int64_t, int64_t,
+                           const MatrixView<bfloat16>&, const MatrixView<bfloat16>&, bfloat16*,
+                           int64_t, const float*);
 
 }  // namespace chargrad::kernels

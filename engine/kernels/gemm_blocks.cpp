@@ -174,7 +174,7 @@ void multiply_block(const TileKernels& t, const Product<float>& whole, const Pac
   const int64_t lda = round_up(rows, t.lanes);
   const float* const packed_a = packed.a == nullptr ? nullptr : packed.a + i * depth;
   const int64_t tail = whole.N - (last - 1) * t.panel_columns;
-  const bool few_last = tail * 4 <= t.lanes;
+  const bool few_last = tail * 4 <= t.lanes && whole.packed_b == nullptr;
   for (int64_t k = packed.k0, end = 0; k < packed.k1; k = end) {
     end = std::min(packed.k1, run_end(whole.K, k, kDepth));
     for (int64_t panel = first; panel < last - (few_last ? 1 : 0); ++panel) {
@@ -197,6 +197,20 @@ void multiply_block(const TileKernels& t, const Product<float>& whole, const Pac
   }
 }
 
+// All of C, over the part of K that is packed. A chunk is some rows and some panels.
+void multiply_blocks(const TileKernels& t, const Product<float>& whole, const Packed& packed,
+                     Run run) {
+  const int64_t panels = ceil_div(whole.N, t.panel_columns);
+  const int64_t row_chunks = ceil_div(whole.M, kChunkRows);
+  const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
+  for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
+    const int64_t i = chunk / column_chunks * kChunkRows, column_chunk = chunk % column_chunks;
+    multiply_block(t, whole, packed, i, std::min(kChunkRows, whole.M - i),
+                   column_chunk * panels / column_chunks,
+                   (column_chunk + 1) * panels / column_chunks);
+  });
+}
+
 // Many rows: B is packed once for all of them, and so is A where its rows are not contiguous (as
 // in a weight gradient). A K too long for that is done in parts.
 void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run run) {
@@ -211,9 +225,6 @@ void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run r
       pack_a ? scratch_a.floats(round_up(whole.M, kChunkRows) * depth) : nullptr;
   float* const packed_b = scratch_b.floats(packed_n * depth);
 
-  const int64_t panels = ceil_div(whole.N, t.panel_columns);
-  const int64_t row_chunks = ceil_div(whole.M, kChunkRows);
-  const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
   for (int64_t k0 = 0; k0 < whole.K; k0 += depth) {
     const int64_t k1 = std::min(whole.K, k0 + depth);
     const Packing a = {transposed(whole.from(whole.a, 0, k0)),
@@ -223,13 +234,7 @@ void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run r
     for_chunks(run, a_chunks + b.chunks(), [&](int64_t chunk) {
       chunk < a_chunks ? a.run(t, chunk) : b.run(t, chunk - a_chunks);
     });
-    for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
-      const int64_t i = chunk / column_chunks * kChunkRows;
-      const int64_t column_chunk = chunk % column_chunks;
-      multiply_block(t, whole, {k0, k1, packed_a, packed_b}, i, std::min(kChunkRows, whole.M - i),
-                     column_chunk * panels / column_chunks,
-                     (column_chunk + 1) * panels / column_chunks);
-    });
+    multiply_blocks(t, whole, {k0, k1, packed_a, packed_b}, run);
   }
 }
 
@@ -237,6 +242,10 @@ void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run r
 
 void multiply_fast(const Product<float>& p, Run run) {
   const TileKernels& t = tile_kernels();
+  if (p.packed_b != nullptr) {
+    multiply_blocks(t, p, {0, p.K, nullptr, static_cast<const float*>(p.packed_b)}, run);
+    return;
+  }
   if (p.M <= kFewRows || (run == Run::kSerial && p.M <= kChunkRows)) {
     multiply_few_rows(t, p, run);
     return;
@@ -250,6 +259,16 @@ void multiply_fast(const Product<float>& p, Run run) {
                          run);
     }
   }
+}
+
+int64_t packed_b_bytes(const MatrixView<float>& /*b*/, int64_t K, int64_t N) {
+  return round_up(N, tile_kernels().lanes) * K * static_cast<int64_t>(sizeof(float));
+}
+
+void pack_b(const MatrixView<float>& b, int64_t K, int64_t N, void* to) {
+  const TileKernels& t = tile_kernels();
+  const Packing packing = {b, {static_cast<float*>(to), K, N, t.panel_columns}};
+  parallel_for(packing.chunks(), [&](int64_t chunk) { packing.run(t, chunk); });
 }
 
 }  // namespace chargrad::kernels

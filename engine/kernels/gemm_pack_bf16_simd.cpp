@@ -148,28 +148,30 @@ void pack_panels(const MatrixView<bfloat16>& matrix, const PairPanels& to, int64
   }
 }
 
-// kLanes rows or fewer, whose columns lie row by row in memory.
-void pack_rows_across(const Bits& m, int64_t first, int64_t rows, int64_t depth, uint16_t* out,
+// 2 * kLanes of k or fewer, over all rows; row by row of k lies in memory.
+void pack_rows_across(const Bits& m, int64_t rows, int64_t k, int64_t depth, uint16_t* out,
                       int64_t ld) {
-  for (int64_t k = 0; k < ld; k += 2 * kLanes) {
+  const int64_t elements = HWY_MIN(2 * kLanes, (depth - k + 1) / 2 * 2);
+  for (int64_t i = 0; i < rows; i += kLanes) {
     V v[kLanes];
     HWY_UNROLL(16)
     for (int64_t p = 0; p < kLanes; ++p) {
       const int64_t even = k + 2 * p;
-      v[p] = even < depth ? interleave(m.at(first, even),
-                                       even + 1 < depth ? m.at(first, even + 1) : nullptr, rows)
-                          : hn::Zero(D());
+      const uint16_t* const next = even + 1 < depth ? m.at(i, even + 1) : nullptr;
+      v[p] = even < depth ? interleave(m.at(i, even), next, rows - i) : hn::Zero(D());
     }
     transpose(v);
-    for (int64_t i = 0; i < rows; ++i) {
-      if (ld - k >= 2 * kLanes) {
-        store_pairs(v[i], out + i * ld + k);
-      } else {
-        uint16_t last[2 * kLanes];
-        store_pairs(v[i], last);
-        for (int64_t l = 0; l < ld - k; ++l) {
-          out[i * ld + k + l] = last[l];
-        }
+    const int64_t block_rows = HWY_MIN(kLanes, rows - i);
+    for (int64_t r = 0; r < block_rows; ++r) {
+      uint16_t* const to = out + (i + r) * ld + k;
+      if (elements == 2 * kLanes) {
+        store_pairs(v[r], to);
+        continue;
+      }
+      uint16_t last[2 * kLanes];
+      store_pairs(v[r], last);
+      for (int64_t l = 0; l < elements; ++l) {
+        to[l] = last[l];
       }
     }
   }
@@ -180,13 +182,13 @@ void pack_rows_of_pairs(const MatrixView<bfloat16>& matrix, int64_t rows, int64_
   const Bits m = {&matrix.data->bits, matrix.row_stride, matrix.column_stride};
   uint16_t* const out = &to->bits;
   if (m.row_stride == 1 && m.column_stride != 1) {
-    for (int64_t i = 0; i < rows; i += kLanes) {
-      pack_rows_across(m, i, HWY_MIN(kLanes, rows - i), depth, out + i * ld, ld);
+    for (int64_t k = 0; k < depth; k += 2 * kLanes) {
+      pack_rows_across(m, rows, k, depth, out, ld);
     }
     return;
   }
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t k = 0; k < ld; ++k) {
+    for (int64_t k = 0; k < (depth + 1) / 2 * 2; ++k) {
       out[i * ld + k] = k < depth ? *m.at(i, k) : uint16_t{0};
     }
   }

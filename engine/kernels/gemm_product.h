@@ -33,18 +33,20 @@ void for_chunks(Run run, int64_t chunks, const F& f) {
 }
 
 // C (M, N) = A (M, K) . B (K, N) + bias, as gemm.h has it.
-template <class S>
+template <class S, class C = S>
 struct Product {
   int64_t M;
   int64_t N;
   int64_t K;
   MatrixView<S> a;
   MatrixView<S> b;
-  S* c;
+  C* c;
   int64_t ldc;
-  const S* bias;
+  const BiasOf<S>* bias;
+  // B as pack_b leaves it, or null. `b` is not read then.
+  const void* packed_b = nullptr;
 
-  // The product for C's rows [i, i + rows) and columns [j, j + columns).
+  // The product for C's rows [i, i + rows) and columns [j, j + columns); B as a view.
   Product part(int64_t i, int64_t rows, int64_t j, int64_t columns) const {
     return {rows,          columns,         K,   from(a, i, 0),
             from(b, 0, j), c + i * ldc + j, ldc, bias == nullptr ? nullptr : bias + j};
@@ -55,7 +57,26 @@ struct Product {
   }
 };
 
-// The product by register tiles. Requires: no size is 0; the active tier is not ref.
+// The product on the active tier.
+template <class S, class C>
+void multiply(const Product<S, C>& p, Run run);
+
+// By register tiles. Requires: no size is 0; the active tier is not ref.
 void multiply_fast(const Product<float>& p, Run run);
+void multiply_fast(const Product<bfloat16, float>& p, Run run);
+void multiply_fast(const Product<bfloat16>& p, Run run);
+
+// By the CPU's bfloat16 instructions. Requires: has_fast_bfloat16() too, and a K of at most kLongK
+// where C is bfloat16.
+void multiply_pairs(const Product<bfloat16, float>& p, Run run);
+void multiply_pairs(const Product<bfloat16>& p, Run run);
+void pack_pairs_of_b(const MatrixView<bfloat16>& b, int64_t K, int64_t N, void* to);
+
+// A matrix B (K, N) in the form that multiply_fast reads; bfloat16 takes as much as float where the
+// CPU has no instructions for it. Requires: the active tier is not ref.
+int64_t packed_b_bytes(const MatrixView<float>& b, int64_t K, int64_t N);
+int64_t packed_b_bytes(const MatrixView<bfloat16>& b, int64_t K, int64_t N);
+void pack_b(const MatrixView<float>& b, int64_t K, int64_t N, void* to);
+void pack_b(const MatrixView<bfloat16>& b, int64_t K, int64_t N, void* to);
 
 }  // namespace chargrad::kernels

@@ -10,11 +10,12 @@
 
 namespace chargrad::kernels::ref {
 
-// float32 adds up in double. Eight columns at a time: one sum would wait for its own last addition.
-template <class S>
-void gemm(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixView<S>& b, S* c,
-          int64_t ldc, const S* bias) {
-  using Sum = std::conditional_t<std::is_same_v<S, float>, double, S>;
+// float32 and bfloat16 add up in double. Eight columns at a time: one sum would wait for its own
+// last addition.
+template <class S, class C>
+void gemm(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixView<S>& b, C* c,
+          int64_t ldc, const BiasOf<S>* bias) {
+  using Sum = std::conditional_t<std::is_same_v<BiasOf<S>, float>, double, S>;
   constexpr int64_t kColumns = 8;
   for (int64_t i = 0; i < M; ++i) {
     for (int64_t first = 0; first < N; first += kColumns) {
@@ -31,7 +32,7 @@ void gemm(int64_t M, int64_t N, int64_t K, const MatrixView<S>& a, const MatrixV
         }
       }
       for (int64_t j = 0; j < columns; ++j) {
-        c[i * ldc + first + j] = static_cast<S>(sums[j]);
+        c[i * ldc + first + j] = static_cast<C>(sums[j]);
       }
     }
   }

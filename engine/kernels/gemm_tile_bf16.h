@@ -79,9 +79,9 @@ const PairTileKernels& pair_tile_kernels_amx();
 void pack_pairs(const MatrixView<bfloat16>& m, const PairPanels& to, int64_t k0, int64_t k1,
                 int64_t p0, int64_t p1);
 
-// A matrix (rows, k) of any strides as contiguous rows of pairs, row i at to + i * ld, on every
-// tier but ref: what A must be where its own rows are not contiguous or k is odd. Pairs up to
-// ld / 2 are filled with zeros. Requires: ld is even, at least k.
+// A matrix (rows, k) of any strides as rows of contiguous pairs, row i at to + i * ld, an odd k
+// filled up with a zero; on every tier but ref. It is what A must be where its own rows are not
+// contiguous or k is odd.
 void pack_pair_rows(const MatrixView<bfloat16>& m, int64_t rows, int64_t k, bfloat16* to,
                     int64_t ld);
 

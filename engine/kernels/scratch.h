@@ -5,13 +5,18 @@
 #include <cstdint>
 #include <memory>
 
+#include "engine/dtype.h"
+
 namespace chargrad::kernels {
 
-// A grow-only buffer of floats on a cache line's border. Meant to be thread_local.
+// A grow-only buffer on a cache line's border. Meant to be thread_local.
 class Scratch {
  public:
-  // Room for `count` floats; what the last call handed out is no longer valid.
+  // Room for `count` elements; what the last call handed out is no longer valid.
   float* floats(int64_t count);
+  bfloat16* bfloat16s(int64_t count) {
+    return reinterpret_cast<bfloat16*>(floats((count + 1) / 2));
+  }
 
  private:
   struct Free {
