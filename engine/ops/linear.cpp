@@ -1,6 +1,7 @@
 // linear: the product of a layer, with its bias.
 #include "engine/kernels/gemm.h"
 #include "engine/ops.h"
+#include "engine/ops/product.h"
 #include "engine/ops_common.h"
 
 namespace chargrad {
@@ -22,33 +23,38 @@ void check_shapes(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   }
 }
 
-// y (M, N) = a (M, K) b (K, N) + bias (N).
-Tensor product(const Tensor& a, const Tensor& b, const Tensor& bias = {}) {
-  Tensor y = empty({a.size(0), b.size(1)}, a.dtype());
-  visit_floating(a.dtype(), [&]<class S>() {
+// y (M, N) = a (M, K) b (K, N) + bias (N) in `dtype`; a and b of one dtype, the bias of their
+// sums'.
+Tensor product(const Tensor& a, const Tensor& b, DType dtype, const Tensor& bias = {}) {
+  Tensor y = empty({a.size(0), b.size(1)}, product_dtype(a.dtype(), dtype));
+  visit_product(a.dtype(), y.dtype(), [&]<class S, class C>() {
     kernels::gemm<S>(a.size(0), b.size(1), a.size(1), {a.data<S>(), a.stride(0), a.stride(1)},
-                     {b.data<S>(), b.stride(0), b.stride(1)}, y.data<S>(), b.size(1),
-                     bias.defined() ? bias.data<S>() : nullptr);
+                     {b.data<S>(), b.stride(0), b.stride(1)}, y.data<C>(), b.size(1),
+                     bias.defined() ? bias.data<kernels::BiasOf<S>>() : nullptr);
   });
-  return y;
+  return y.to(dtype);
 }
 
-// x (M, in), weight (out, in), bias (out) or undefined -> (M, out), all of one dtype.
+// x (M, in), weight (out, in), bias (out) or undefined -> (M, out) in `dtype`, which x and weight
+// are rounded to; gradients in the inputs' own dtypes.
 //   dx = dy W, dW = dy^T x, db = sum of dy over rows.
-Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor b = bias.defined() ? bias.detach().contiguous() : Tensor();
-  const Tensor y = product(x.detach(), weight.detach().transpose(0, 1), b);
-  return record("linear", y, {x, weight, bias}, save(x, weight),
-                [](const Tensor& dy, const Saved& saved) -> Grads {
+Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, DType dtype) {
+  const Tensor a = x.detach().to(dtype), w = weight.detach().to(dtype);
+  const Tensor b = bias.defined() ? bias.detach().to(sums_dtype(dtype)).contiguous() : Tensor();
+  const Tensor y = product(a, w.transpose(0, 1), dtype, b);
+  const DType dx_dtype = x.dtype(), dw_dtype = weight.dtype();
+  const DType db_dtype = bias.defined() ? bias.dtype() : dtype;
+  return record("linear", y, {x, weight, bias}, save(a, w),
+                [dx_dtype, dw_dtype, db_dtype](const Tensor& dy, const Saved& saved) -> Grads {
                   Grads grads(3);
                   if (saved.needs_grad(0)) {
-                    grads[0] = product(dy, saved[1]);
+                    grads[0] = product(dy, saved[1], dx_dtype);
                   }
                   if (saved.needs_grad(1)) {
-                    grads[1] = product(dy.transpose(0, 1), saved[0]);
+                    grads[1] = product(dy.transpose(0, 1), saved[0], dw_dtype);
                   }
                   if (saved.needs_grad(2)) {
-                    grads[2] = sum(dy, {0});
+                    grads[2] = sum(dy.to(db_dtype), {0});
                   }
                   return grads;
                 });
@@ -59,17 +65,10 @@ Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_shapes(x, weight, bias);
   const DType dtype = autocast_dtype().value_or(promote_types(x.dtype(), weight.dtype()));
-  const bool rounded = dtype == kBFloat16;  // operands rounded, sums in float32, result rounded
-  const auto operand = [&](const Tensor& t) {
-    return rounded ? t.to(kBFloat16).to(kFloat32) : t.to(dtype);
-  };
-
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   const int64_t rows = numel_of(Shape(x.shape().begin(), x.shape().end() - 1));
-  const Tensor y = linear_2d(operand(x).reshape({rows, x.size(-1)}), operand(weight),
-                             bias.defined() ? operand(bias) : bias);  // (rows, out)
-  return (rounded ? y.to(kBFloat16) : y).reshape(shape);
+  return linear_2d(x.reshape({rows, x.size(-1)}), weight, bias, dtype).reshape(shape);
 }
 
 }  // namespace chargrad

@@ -1,6 +1,7 @@
 // matmul: matrix products with broadcast batch dims.
 #include "engine/kernels/gemm.h"
 #include "engine/ops.h"
+#include "engine/ops/product.h"
 #include "engine/ops_common.h"
 
 namespace chargrad {
@@ -29,44 +30,57 @@ Tensor with_one_batch_stride(const Tensor& x, const Shape& batch, int64_t& batch
   return wide;
 }
 
-// a (..., M, K) and b (..., K, N), both of the same dtype and of two dims or more.
-Tensor product(const Tensor& a, const Tensor& b) {
+// The batch dims of a product.
+Shape batch_shape(const Tensor& a, const Tensor& b) {
+  return broadcast_shapes("matmul", Shape(a.shape().begin(), a.shape().end() - 2),
+                          Shape(b.shape().begin(), b.shape().end() - 2));
+}
+
+// a (..., M, K) and b (..., K, N), both of the same dtype and of two dims or more, to `dtype`.
+Tensor product(const Tensor& a, const Tensor& b, DType dtype) {
   const int64_t M = a.size(-2), K = a.size(-1), N = b.size(-1);
-  const Shape batch = broadcast_shapes("matmul", Shape(a.shape().begin(), a.shape().end() - 2),
-                                       Shape(b.shape().begin(), b.shape().end() - 2));
+  const Shape batch = batch_shape(a, b);
   Shape shape = batch;
   shape.push_back(M);
   shape.push_back(N);
-  Tensor y = empty(shape, a.dtype());
+  Tensor y = empty(shape, product_dtype(a.dtype(), dtype));
   if (y.numel() == 0) {
-    return y;
+    return y.to(dtype);
   }
 
   kernels::BatchStrides strides{0, 0, M * N};
   const Tensor wide_a = with_one_batch_stride(a, batch, strides.a);
   const Tensor wide_b = with_one_batch_stride(b, batch, strides.b);
-  visit_floating(a.dtype(), [&]<class S>() {
+  visit_product(a.dtype(), y.dtype(), [&]<class S, class C>() {
     kernels::gemm_batched<S>(numel_of(batch), strides, M, N, K, last_two_dims<S>(wide_a),
-                             last_two_dims<S>(wide_b), y.data<S>(), N);
+                             last_two_dims<S>(wide_b), y.data<C>(), N);
   });
-  return y;
+  return y.to(dtype);
 }
 
-// da = dy b^T, db = a^T dy, summed over broadcast batch dims.
-Tensor recorded_product(const Tensor& a, const Tensor& b) {
-  return record("matmul", product(a.detach(), b.detach()), {a, b}, save(a, b),
-                [](const Tensor& dy, const Saved& saved) -> Grads {
-                  Grads grads(2);
-                  if (saved.needs_grad(0)) {
-                    const Tensor da = product(dy, saved[1].transpose(-1, -2));
-                    grads[0] = sum_to(da, saved[0].shape());
-                  }
-                  if (saved.needs_grad(1)) {
-                    const Tensor db = product(saved[0].transpose(-1, -2), dy);
-                    grads[1] = sum_to(db, saved[1].shape());
-                  }
-                  return grads;
-                });
+// The gradient of an input of that shape, rounded after the sum over broadcast batch dims.
+Tensor input_gradient(const Tensor& a, const Tensor& b, const Shape& shape, DType dtype) {
+  const bool summed = batch_shape(a, b) != Shape(shape.begin(), shape.end() - 2);
+  return sum_to(product(a, b, summed ? sums_dtype(dtype) : dtype), shape).to(dtype);
+}
+
+// a and b rounded to `dtype`, the result in it; gradients in the inputs' own dtypes.
+//   da = dy b^T, db = a^T dy, summed over broadcast batch dims.
+Tensor recorded_product(const Tensor& a, const Tensor& b, DType dtype) {
+  const Tensor left = a.detach().to(dtype), right = b.detach().to(dtype);
+  const DType da_dtype = a.dtype(), db_dtype = b.dtype();
+  return record(
+      "matmul", product(left, right, dtype), {a, b}, save(left, right),
+      [da_dtype, db_dtype](const Tensor& dy, const Saved& saved) -> Grads {
+        Grads grads(2);
+        if (saved.needs_grad(0)) {
+          grads[0] = input_gradient(dy, saved[1].transpose(-1, -2), saved[0].shape(), da_dtype);
+        }
+        if (saved.needs_grad(1)) {
+          grads[1] = input_gradient(saved[0].transpose(-1, -2), dy, saved[1].shape(), db_dtype);
+        }
+        return grads;
+      });
 }
 
 }  // namespace
@@ -90,16 +104,13 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   }
 
   const DType dtype = autocast_dtype().value_or(promote_types(a.dtype(), b.dtype()));
-  if (dtype == kBFloat16) {  // operands rounded, sums in float32, the result rounded
-    return recorded_product(a.to(dtype).to(kFloat32), b.to(dtype).to(kFloat32)).to(dtype);
-  }
   if (b.dim() == 2 && a.dim() > 2) {  // one product over all rows
     Shape shape = a.shape();
     shape.back() = b.size(1);
     const int64_t rows = numel_of(Shape(a.shape().begin(), a.shape().end() - 1));
-    return recorded_product(a.to(dtype).reshape({rows, K}), b.to(dtype)).reshape(shape);
+    return recorded_product(a.reshape({rows, K}), b, dtype).reshape(shape);
   }
-  return recorded_product(a.to(dtype), b.to(dtype));
+  return recorded_product(a, b, dtype);
 }
 
 }  // namespace chargrad

@@ -76,6 +76,29 @@ TEST(MatMul, GradientsUnderAutocastHaveTheInputsDTypes) {
   EXPECT_THAT(values(b.grad()), Each(2));
 }
 
+// Values and gradients of bfloat16 products are those of the rounded operands, rounded once:
+// whatever the order of their sums, they are exact in float32 here.
+TEST(MatMul, BFloat16ProductsAndGradientsAreRoundedOnce) {
+  for (const auto& [shape_a, shape_b] : {std::pair<Shape, Shape>{{5, 33}, {33, 7}},
+                                         {{2, 3, 5, 33}, {3, 33, 7}},
+                                         {{4, 5, 33}, {33, 7}}}) {
+    // Whole numbers of up to 8: sums of at most 33 * 24 products stay below 2^24.
+    const Tensor a = randint(-8, 9, shape_a).to(kBFloat16).set_requires_grad();
+    const Tensor b = randint(-8, 9, shape_b).to(kBFloat16).set_requires_grad();
+    const Tensor exact_a = a.detach().to(kFloat32).set_requires_grad();
+    const Tensor exact_b = b.detach().to(kFloat32).set_requires_grad();
+    const Tensor y = matmul(a, b), exact = matmul(exact_a, exact_b);
+    EXPECT_EQ(y.dtype(), kBFloat16);
+    EXPECT_EQ(values(y), values(exact.to(kBFloat16)));
+    const Tensor dy = randint(-8, 9, y.shape()).to(kBFloat16);
+    y.backward(dy);
+    exact.backward(dy.to(kFloat32));
+    EXPECT_EQ(a.grad().dtype(), kBFloat16);
+    EXPECT_EQ(values(a.grad()), values(exact_a.grad().to(kBFloat16)));
+    EXPECT_EQ(values(b.grad()), values(exact_b.grad().to(kBFloat16)));
+  }
+}
+
 TEST(MatMul, Refusals) {
   EXPECT_THAT(
       [] {
@@ -134,6 +157,35 @@ TEST(LinearOp, AutocastGivesBFloat16AndFloat32Gradients) {
   }
   EXPECT_EQ(w.grad().dtype(), kFloat32);
   EXPECT_THAT(values(w.grad()), Each(2));
+}
+
+// As for matmul; the bias, its gradient and the weight's keep the bits of float32.
+TEST(LinearOp, AutocastRoundsOnceAndKeepsFloat32SumsForTheWeights) {
+  const Tensor x = randint(-8, 9, {3, 11, 34}).to(kFloat32).set_requires_grad();
+  const Tensor w = randint(-8, 9, {19, 34}).to(kFloat32).set_requires_grad();
+  const Tensor b = (randint(-8, 9, {19}).to(kFloat32) + 0x1p-10).set_requires_grad();
+  const Tensor dy = randint(-8, 9, {3, 11, 19}).to(kFloat32) + 0.125;
+  linear(x, w, b).backward(dy);
+  const Tensor dx = x.grad(), dw = w.grad(), db = b.grad();
+  const Tensor exact = linear(x.detach(), w.detach(), b.detach());
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const Tensor in = x.detach().to(dtype).set_requires_grad();
+    w.set_grad({});
+    b.set_grad({});
+    Tensor y;
+    {
+      const AutocastGuard guard(kBFloat16);
+      y = linear(in, w, b);
+    }
+    EXPECT_EQ(y.dtype(), kBFloat16);
+    EXPECT_EQ(values(y), values(exact.to(kBFloat16)));
+    y.backward(dy.to(kBFloat16));
+    EXPECT_EQ(in.grad().dtype(), dtype);
+    EXPECT_EQ(values(in.grad()), values(dx.to(dtype)));
+    EXPECT_EQ(w.grad().dtype(), kFloat32);
+    EXPECT_EQ(values(w.grad()), values(dw));
+    EXPECT_EQ(values(b.grad()), values(db));
+  }
 }
 
 TEST(LinearOp, Refusals) {
