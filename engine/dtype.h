@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "engine/check.h"
@@ -108,7 +109,7 @@ constexpr DType promote_types(DType a, DType b) {
 }
 
 // Calls f.template operator()<S>() with S = float or double, the types that kernels compute in.
-// bfloat16 is upcast by the op layer before it gets here.
+// Ops that do not list bfloat16 upcast it before they get here.
 template <class F>
 decltype(auto) visit_floating(DType dtype, F&& f) {
   switch (dtype) {
@@ -121,7 +122,28 @@ decltype(auto) visit_floating(DType dtype, F&& f) {
   }
 }
 
-// The same over all five element types.
+// The same with bfloat16, for the kernels that widen what they read and round what they write.
+template <class F>
+decltype(auto) visit_any_floating(DType dtype, F&& f) {
+  return dtype == kBFloat16 ? std::forward<F>(f).template operator()<bfloat16>()
+                            : visit_floating(dtype, std::forward<F>(f));
+}
+
+// What kernels compute in, and keep parameters and sums in, beside elements of S.
+template <class S>
+using Wide = std::conditional_t<std::is_same_v<S, bfloat16>, float, S>;
+
+// Calls f.template operator()<X, Y>() for a kernel that reads X and writes Y: two equal types of
+// those, or float and bfloat16, as autocast has it.
+template <class F>
+decltype(auto) visit_mixed(DType x, DType y, F&& f) {
+  if (x == kFloat32 && y == kBFloat16) {
+    return std::forward<F>(f).template operator()<float, bfloat16>();
+  }
+  return visit_any_floating(x, [&f]<class S>() { return f.template operator()<S, S>(); });
+}
+
+// Calls f.template operator()<S>() with S = any of the five element types.
 template <class F>
 decltype(auto) visit_all(DType dtype, F&& f) {
   switch (dtype) {

@@ -135,9 +135,9 @@ Tensor relu(const Tensor& x);
 
 // x * Phi(x), Phi the normal distribution function: by erf (kNone), or in the tanh form
 // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) (kTanh).
-//   dx = dy * (Phi(x) + x * phi(x)), or the derivative of the tanh form; saves x.
-//   As torch.nn.functional.gelu(x, approximate=...). Hendrycks and Gimpel, "Gaussian Error
-//   Linear Units", 2016.
+//   dx = dy * (Phi(x) + x * phi(x)), or the derivative of the tanh form; saves that factor.
+//   As torch.nn.functional.gelu(x, approximate=...). Under autocast float32 gives bfloat16.
+//   Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 enum class GeluApproximate { kNone, kTanh };
 Tensor gelu(const Tensor& x, GeluApproximate approximate = GeluApproximate::kNone);
 
@@ -318,7 +318,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
 //   x (..., C), weight (C) and bias (C), each possibly undefined -> (..., C).
 //   with h the normalised x and g = dy * weight: dx = (g - mean g - h * mean(g * h)) / std;
 //   dweight = sum dy * h, dbias = sum dy; saves x, weight, mean and 1/std.
-//   As torch.nn.functional.layer_norm over the last dim. Ba et al., "Layer Normalization", 2016.
+//   As torch.nn.functional.layer_norm over the last dim. Under autocast float32 gives bfloat16.
+//   Ba et al., "Layer Normalization", 2016.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                   double eps = 1e-5);
 

@@ -31,6 +31,12 @@ void check_floating(const char* op, const Tensor& x, const char* name = "input")
 void check_int64(const char* op, const Tensor& x, const char* name);
 void check_bool(const char* op, const Tensor& x, const char* name);
 
+// The elements of an optional tensor, null for none.
+template <class S>
+S* data_or_null(const Tensor& x) {
+  return x.defined() ? x.data<S>() : nullptr;
+}
+
 // For ops that do not list bfloat16: op(x in float32), rounded back. The conversions are ops
 // themselves, so gradients pass. Requires: x is bfloat16.
 template <class Op>

@@ -4,6 +4,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "engine/kernels/convert.h"
+
 namespace chargrad::kernels {
 
 namespace {
@@ -101,6 +103,18 @@ void copy(const Strided<2>& space, Y* y, const X* x) {
       space.parallel_runs([&](const auto& at, int64_t n) {
         std::memmove(y + at[0], x + at[1], static_cast<size_t>(n) * sizeof(Y));
       });
+      return;
+    }
+  }
+  if constexpr (std::is_same_v<Y, bfloat16> && std::is_same_v<X, float>) {
+    if (space.is_one_run()) {
+      to_bfloat16(x, y, space.numel());
+      return;
+    }
+  }
+  if constexpr (std::is_same_v<Y, float> && std::is_same_v<X, bfloat16>) {
+    if (space.is_one_run()) {
+      to_float(x, y, space.numel());
       return;
     }
   }

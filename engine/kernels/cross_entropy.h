@@ -1,4 +1,5 @@
 // Mean cross-entropy of the rows of a contiguous (rows, V) array of logits against class indices.
+// The logits are float, double or bfloat16; sums are float or double.
 #pragma once
 
 #include <cstdint>
@@ -23,5 +24,15 @@ CrossEntropy cross_entropy_forward(const S* x, const int64_t* target, int64_t ro
 template <class S>
 void cross_entropy_backward(const S* x, const int64_t* target, const double* lse, int64_t rows,
                             int64_t V, int64_t ignore_index, double scale, S* dx);
+
+// One target's loops, for the choice in cross_entropy_simd.cpp; this forward gives the sum of the
+// losses, not yet the mean.
+template <class S>
+struct CrossEntropyFunctions {
+  CrossEntropy (*forward)(const S* x, const int64_t* target, int64_t rows, int64_t V,
+                          int64_t ignore_index, double* lse);
+  void (*backward)(const S* x, const int64_t* target, const double* lse, int64_t rows, int64_t V,
+                   int64_t ignore_index, double scale, S* dx);
+};
 
 }  // namespace chargrad::kernels

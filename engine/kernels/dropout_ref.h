@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/dtype.h"
 #include "engine/kernels/dropout.h"
 #include "engine/kernels/philox.h"
 
@@ -43,8 +44,9 @@ void for_each_kept(int64_t n, double p, DropoutKey key, int64_t start, F f) {
 
 template <class S>
 void dropout(const S* x, S* y, int64_t n, double p, DropoutKey key, int64_t start) {
-  const S scale = dropout_scale<S>(p);
-  for_each_kept(n, p, key, start, [=](int64_t i, bool kept) { y[i] = kept ? x[i] * scale : S{0}; });
+  const auto scale = dropout_scale<Wide<S>>(p);
+  for_each_kept(n, p, key, start,
+                [=](int64_t i, bool kept) { y[i] = kept ? static_cast<S>(x[i] * scale) : S(0); });
 }
 
 template <class S>

@@ -2,11 +2,13 @@
 // high half does not matter, because a 32 x 32 -> 64 bit product reads the low half only and
 // leaves the two words that the next round wants in its two halves.
 #include <algorithm>
+#include <type_traits>
 
 #include "engine/kernels/cpu.h"
 #include "engine/kernels/dropout.h"
 #include "engine/kernels/dropout_ref.h"
 #include "engine/kernels/highway.h"
+#include "engine/kernels/mixed.h"
 #include "engine/threads.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,17 +16,15 @@
 #include <hwy/foreach_target.h>  // must come before <hwy/highway.h>
 #include <hwy/highway.h>
 
+#include "engine/kernels/lanes_simd-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace chargrad::kernels {
 namespace HWY_NAMESPACE {
-namespace {
+namespace {  // Nothing of a target may be visible to the linker.
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-using Floats = hn::ScalableTag<float>;
-using Words = hn::Rebind<uint32_t, Floats>;
-using Lanes64 = hn::Repartition<uint64_t, Floats>;
-using VF = hn::Vec<Floats>;
+using Words = DBits;
+using Lanes64 = hn::Repartition<uint64_t, D>;
 using VW = hn::Vec<Words>;
 using V64 = hn::Vec<Lanes64>;
 
@@ -91,42 +91,42 @@ HWY_INLINE V64 first_blocks(uint64_t first) {
       hn::Set(d, first));
 }
 
-// y_i = x_i * scale where `word` is not below `limit`, else 0.
-HWY_INLINE VF keep(VF x, VF scale, VW word, VW limit) {
-  return hn::IfThenZeroElse(hn::RebindMask(Floats(), hn::Lt(word, limit)), hn::Mul(x, scale));
+// x * scale where `word` is not below `limit`, else 0.
+HWY_INLINE V keep(V x, V scale, VW word, VW limit) {
+  return hn::IfThenZeroElse(hn::RebindMask(D(), hn::Lt(word, limit)), hn::Mul(x, scale));
 }
 
-// Requires: start is a multiple of 4.
-void dropout_floats(const float* x, float* y, int64_t n, float scale, uint32_t threshold,
-                    DropoutKey key, int64_t start) {
-  const Floats d;
-  const Lanes64 d64;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const VF vscale = hn::Set(d, scale);
+template <class S>
+void dropout_lanes(const S* x, S* y, int64_t n, float scale, uint32_t threshold, DropoutKey key,
+                   int64_t start) {
+  const int64_t N = lane_count();
+  const V vscale = set(scale);
   const VW limit = hn::Set(Words(), threshold);
-  const V64 step = hn::Set(d64, hn::Lanes(d64));
+  const V64 step = hn::Set(Lanes64(), hn::Lanes(Lanes64()));
   const KeyVectors keys = spread(key);
   V64 block = first_blocks(static_cast<uint64_t>(start) / 4);
+  const auto apply = [&](auto lanes, int64_t i, VW word) {
+    lanes.store(keep(lanes.load(x + i), vscale, word, limit), y + i);
+  };
 
-  for (; n >= 2 * lanes; n -= 2 * lanes, x += 2 * lanes, y += 2 * lanes) {
+  int64_t i = 0;
+  for (; i + 2 * N <= n; i += 2 * N) {
     const TwoVectors words = philox_words(block, keys);
     block = hn::Add(block, step);
-    hn::StoreU(keep(hn::LoadU(d, x), vscale, words.lower, limit), d, y);
-    hn::StoreU(keep(hn::LoadU(d, x + lanes), vscale, words.upper, limit), d, y + lanes);
+    apply(AllLanes(), i, words.lower);
+    apply(AllLanes(), i + N, words.upper);
   }
-  if (n == 0) {
-    return;
-  }
-  const TwoVectors words = philox_words(block, keys);
-  const auto tail = [&](VW word, int64_t first) {
-    if (first < n) {
-      const auto inside = hn::FirstN(d, static_cast<size_t>(n - first));
-      const VF value = hn::MaskedLoad(inside, d, x + first);
-      hn::BlendedStore(keep(value, vscale, word, limit), inside, d, y + first);
+  if (i < n) {
+    const TwoVectors words = philox_words(block, keys);
+    apply(FirstLanes(HWY_MIN(N, n - i)), i, words.lower);
+    if (i + N < n) {
+      apply(FirstLanes(n - i - N), i + N, words.upper);
     }
-  };
-  tail(words.lower, 0);
-  tail(words.upper, lanes);
+  }
+}
+
+FloatTable<DropoutFunction> dropout_table() {
+  return {{&dropout_lanes<float>}, {&dropout_lanes<bfloat16>}};
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace chargrad::kernels {
 
-HWY_EXPORT(dropout_floats);
+HWY_EXPORT(dropout_table);
 
 namespace {
 
@@ -154,21 +154,20 @@ void for_each_chunk(int64_t n, F f) {
                [&](int64_t c) { f(c * kChunk, std::min(kChunk, n - c * kChunk)); });
 }
 
-void dropout_chunk(const double* x, double* y, int64_t n, double p, DropoutKey key, int64_t start) {
-  ref::dropout(x, y, n, p, key, start);
-}
-
-void dropout_chunk(const float* x, float* y, int64_t n, double p, DropoutKey key, int64_t start) {
-  const uint64_t threshold = ref::dropout_threshold(p);
-  if (active_tier() == Tier::kRef || threshold > UINT32_MAX) {
-    ref::dropout(x, y, n, p, key, start);
-    return;
+template <class S>
+void dropout_chunk(const S* x, S* y, int64_t n, double p, DropoutKey key, int64_t start) {
+  if constexpr (!std::is_same_v<S, double>) {
+    const uint64_t threshold = ref::dropout_threshold(p);
+    if (active_tier() != Tier::kRef && threshold <= UINT32_MAX) {
+      const int64_t head = std::min(n, (4 - start % 4) % 4);  // Up to the first whole block.
+      ref::dropout(x, y, head, p, key, start);
+      const DropoutFunction<S> f = HWY_DYNAMIC_DISPATCH(dropout_table)();
+      f.run(x + head, y + head, n - head, ref::dropout_scale<float>(p),
+            static_cast<uint32_t>(threshold), key, start + head);
+      return;
+    }
   }
-  const int64_t head = std::min(n, (4 - start % 4) % 4);  // Up to the first whole block.
-  ref::dropout(x, y, head, p, key, start);
-  HWY_DYNAMIC_DISPATCH(dropout_floats)
-  (x + head, y + head, n - head, ref::dropout_scale<float>(p), static_cast<uint32_t>(threshold),
-   key, start + head);
+  ref::dropout(x, y, n, p, key, start);
 }
 
 }  // namespace
@@ -189,6 +188,7 @@ void dropout_mask(S* mask, int64_t n, double p, DropoutKey key, int64_t start) {
 }
 
 template void dropout(const float*, float*, int64_t, double, DropoutKey, int64_t);
+template void dropout(const bfloat16*, bfloat16*, int64_t, double, DropoutKey, int64_t);
 template void dropout(const double*, double*, int64_t, double, DropoutKey, int64_t);
 template void dropout_mask(float*, int64_t, double, DropoutKey, int64_t);
 template void dropout_mask(double*, int64_t, double, DropoutKey, int64_t);

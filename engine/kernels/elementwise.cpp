@@ -1,4 +1,5 @@
-// Forward kernels of elementwise.h: each a formula handed to map().
+// Forward kernels of elementwise.h: each a formula handed to map(). (Sums and products:
+// elementwise_simd.cpp.)
 #include "engine/kernels/elementwise.h"
 
 #include <cmath>
@@ -7,38 +8,6 @@
 #include "engine/dtype.h"
 
 namespace chargrad::kernels {
-
-namespace {
-
-// Whole numbers wrap around; done unsigned, where that is defined.
-template <class S, class F>
-S wrapping(S a, S b, F f) {
-  if constexpr (std::is_same_v<S, int64_t>) {
-    return static_cast<int64_t>(f(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
-  } else {
-    return f(a, b);
-  }
-}
-
-}  // namespace
-
-template <class S>
-void add(const Strided<3>& space, S* y, const S* a, const S* b) {
-  const auto f = [](S u, S v) { return wrapping(u, v, [](auto p, auto q) { return p + q; }); };
-  map(space, y, f, a, b);
-}
-
-template <class S>
-void sub(const Strided<3>& space, S* y, const S* a, const S* b) {
-  const auto f = [](S u, S v) { return wrapping(u, v, [](auto p, auto q) { return p - q; }); };
-  map(space, y, f, a, b);
-}
-
-template <class S>
-void mul(const Strided<3>& space, S* y, const S* a, const S* b) {
-  const auto f = [](S u, S v) { return wrapping(u, v, [](auto p, auto q) { return p * q; }); };
-  map(space, y, f, a, b);
-}
 
 template <class S>
 void div(const Strided<3>& space, S* y, const S* a, const S* b) {
@@ -137,9 +106,6 @@ void ge(const Strided<3>& space, bool* y, const S* a, const S* b) {
 #define UNARY(f, S) template void f<S>(const Strided<2>&, S*, const S*);
 #define COMPARE(f, S) template void f<S>(const Strided<3>&, bool*, const S*, const S*);
 #define NUMBERS(DEFINE, f) DEFINE(f, float) DEFINE(f, double) DEFINE(f, int64_t)
-NUMBERS(BINARY, add)
-NUMBERS(BINARY, sub)
-NUMBERS(BINARY, mul)
 NUMBERS(BINARY, maximum)
 NUMBERS(BINARY, minimum)
 BINARY(div, float)

@@ -4,17 +4,35 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
+#include "engine/kernels/mixed.h"
 #include "engine/kernels/strided.h"
 
 namespace chargrad::kernels {
 
-template <class S>
-void add(const Strided<3>& space, S* y, const S* a, const S* b);
-template <class S>
-void sub(const Strided<3>& space, S* y, const S* a, const S* b);
-template <class S>
-void mul(const Strided<3>& space, S* y, const S* a, const S* b);
+// What a and b make together: bfloat16 beside float gives float.
+template <class A, class B>
+using Sum = std::conditional_t<std::is_same_v<A, B>, A, float>;
+
+// A and B also bfloat16, or that and float; what is bfloat16 is rounded once.
+template <class A, class B>
+void add(const Strided<3>& space, Sum<A, B>* y, const A* a, const B* b);
+template <class A, class B>
+void sub(const Strided<3>& space, Sum<A, B>* y, const A* a, const B* b);
+template <class A, class B>
+void mul(const Strided<3>& space, Sum<A, B>* y, const A* a, const B* b);
+
+// One target's loops over n elements, for the choice in elementwise_simd.cpp: y is dense, an
+// operand steps by 1 or, where it is one number, by 0.
+template <class A, class B>
+struct BinaryFunctions {
+  using Run = void (*)(Sum<A, B>* y, const A* a, int64_t a_step, const B* b, int64_t b_step,
+                       int64_t n);
+  Run add, sub, mul;
+};
+struct BinaryTable : MixedTable<BinaryFunctions>, BinaryFunctions<bfloat16, float> {};
+
 // float, double.
 template <class S>
 void div(const Strided<3>& space, S* y, const S* a, const S* b);

@@ -16,27 +16,18 @@ inline double gelu_tanh_phi(double x) {
   return 1 / (1 + std::exp(-2 * kSqrt2OverPi * (x + kGeluCubic * x * x * x)));
 }
 
-template <class S>
-void gelu_forward(const S* x, S* y, int64_t n, bool tanh_form) {
+template <class X, class Y>
+void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form) {
   for (int64_t i = 0; i < n; ++i) {
     const double v = x[i];
-    y[i] = static_cast<S>(v * (tanh_form ? gelu_tanh_phi(v) : 0.5 * std::erfc(-v * kSqrtHalf)));
-  }
-}
-
-template <class S>
-void gelu_backward(const S* x, const S* dy, S* dx, int64_t n, bool tanh_form) {
-  for (int64_t i = 0; i < n; ++i) {
-    const double v = x[i];
-    double phi = 0, density = 0;
-    if (tanh_form) {
-      phi = gelu_tanh_phi(v);
-      density = phi * (1 - phi) * 2 * kSqrt2OverPi * (1 + 3 * kGeluCubic * v * v);
-    } else {
-      phi = 0.5 * std::erfc(-v * kSqrtHalf);
-      density = kInvSqrt2Pi * std::exp(-0.5 * v * v);
+    const double phi = tanh_form ? gelu_tanh_phi(v) : 0.5 * std::erfc(-v * kSqrtHalf);
+    y[i] = static_cast<Y>(v * phi);
+    if (slope != nullptr) {
+      const double density = tanh_form
+                                 ? phi * (1 - phi) * 2 * kSqrt2OverPi * (1 + 3 * kGeluCubic * v * v)
+                                 : kInvSqrt2Pi * std::exp(-0.5 * v * v);
+      slope[i] = static_cast<Y>(phi + v * density);
     }
-    dx[i] = static_cast<S>(dy[i] * (phi + v * density));
   }
 }
 

@@ -1,6 +1,7 @@
-// Loops over the lanes of float arrays, once per Highway target. The last, partial vector runs the
-// same instructions as the full ones under a mask, so the result of an element does not depend on
-// its place in the array, and nothing beyond the array is touched.
+// Loops over the lanes of float and bfloat16 arrays, once per Highway target; bfloat16 is widened
+// on the way in and rounded on the way out. The last, partial vector runs the same instructions as
+// the full ones under a mask, so the result of an element does not depend on its place in the
+// array, and nothing beyond the array is touched.
 #if defined(CHARGRAD_KERNELS_LANES_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef CHARGRAD_KERNELS_LANES_SIMD_INL_H_
 #undef CHARGRAD_KERNELS_LANES_SIMD_INL_H_
@@ -13,6 +14,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "engine/dtype.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace chargrad::kernels {
 namespace HWY_NAMESPACE {
@@ -22,20 +25,71 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
+using DBits = hn::RebindToUnsigned<D>;
+using DHalf = hn::Rebind<uint16_t, D>;
+using VHalf = hn::Vec<DHalf>;  // The bits of bfloat16.
+
+HWY_INLINE V widened(VHalf bits) {
+  return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DBits(), bits)));
+}
+
+// The bits of the nearest bfloat16, ties to even, in the upper half, anything in the lower. Integer
+// arithmetic, as Highway's own conversion truncates where the processor's instruction would round.
+HWY_INLINE hn::Vec<DBits> rounded_bits(V x) {
+  const DBits d;
+  const auto u = hn::BitCast(d, x);
+  // Adds just under a half of the last place; half of it where that place is odd.
+  const auto odd = hn::And(hn::ShiftRight<16>(u), hn::Set(d, 1));
+  const auto nearest = hn::Add(u, hn::Add(odd, hn::Set(d, 0x7fff)));
+  const auto quiet = hn::Or(u, hn::Set(d, 0x400000));
+  return hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(x)), quiet, nearest);
+}
+
+HWY_INLINE VHalf rounded(V x) {
+  const hn::RebindToSigned<DBits> d;
+  // At most 0xffff, so that none saturates.
+  return hn::DemoteTo(DHalf(), hn::BitCast(d, hn::ShiftRight<16>(rounded_bits(x))));
+}
+
+HWY_INLINE V set(float value) {
+  return hn::Set(D(), value);
+}
+HWY_INLINE V set(bfloat16 value) {
+  return hn::BitCast(D(), hn::Set(DBits(), static_cast<uint32_t>(value.bits) << 16));
+}
+
 // All lanes of a vector.
 struct AllLanes {
   HWY_INLINE V load(const float* p) const { return hn::LoadU(D(), p); }
+  HWY_INLINE V load(const bfloat16* p) const { return widened(hn::LoadU(DHalf(), &p->bits)); }
   HWY_INLINE void store(V v, float* p) const { hn::StoreU(v, D(), p); }
+  HWY_INLINE void store(V v, bfloat16* p) const { hn::StoreU(rounded(v), DHalf(), &p->bits); }
   HWY_INLINE V select(V v, V /*otherwise*/) const { return v; }
 };
 
-// The first `count` lanes: the others load as zero and are not stored.
+// The first `count` lanes: the others load as zero and are not stored. bfloat16 goes through a
+// buffer, as AVX2 has no masks for 16 bits.
 struct FirstLanes {
+  int64_t count;
   hn::Mask<D> mask;
-  HWY_INLINE explicit FirstLanes(int64_t count)
-      : mask(hn::FirstN(D(), static_cast<size_t>(count))) {}
+  HWY_INLINE explicit FirstLanes(int64_t lanes)
+      : count(lanes), mask(hn::FirstN(D(), static_cast<size_t>(lanes))) {}
   HWY_INLINE V load(const float* p) const { return hn::MaskedLoad(mask, D(), p); }
+  HWY_INLINE V load(const bfloat16* p) const {
+    uint16_t bits[hn::MaxLanes(D())] = {};
+    for (int64_t i = 0; i < count; ++i) {
+      bits[i] = p[i].bits;
+    }
+    return widened(hn::LoadU(DHalf(), bits));
+  }
   HWY_INLINE void store(V v, float* p) const { hn::BlendedStore(v, mask, D(), p); }
+  HWY_INLINE void store(V v, bfloat16* p) const {
+    uint16_t bits[hn::MaxLanes(D())];
+    hn::StoreU(rounded(v), DHalf(), bits);
+    for (int64_t i = 0; i < count; ++i) {
+      p[i].bits = bits[i];
+    }
+  }
   HWY_INLINE V select(V v, V otherwise) const { return hn::IfThenElse(mask, v, otherwise); }
 };
 
@@ -88,7 +142,8 @@ HWY_INLINE double sum_lanes(int64_t n, const Term& term) {
 }
 
 // Maximum of x[0, n), -inf for n = 0. A NaN may be passed over.
-HWY_INLINE float max_lanes(const float* x, int64_t n) {
+template <class S>
+HWY_INLINE float max_lanes(const S* x, int64_t n) {
   const D d;
   V m = hn::Set(d, -INFINITY);
   const V lowest = m;

@@ -13,7 +13,7 @@ namespace chargrad::kernels::ref {
 // it stays one in the sums.
 template <class S>
 S row_max(const S* x, int64_t n) {
-  S m = -std::numeric_limits<S>::infinity();
+  S m = static_cast<S>(-std::numeric_limits<double>::infinity());
   for (int64_t j = 0; j < n; ++j) {
     m = x[j] > m ? x[j] : m;
   }

@@ -55,6 +55,12 @@ class Strided {
   // At least one; outermost first.
   const std::vector<Dim>& dims() const { return dims_; }
   const Dim& inner() const { return dims_.back(); }
+  // Whether every operand is contiguous, so that the space is one run of numel().
+  bool is_one_run() const {
+    const Offsets& stride = inner().stride;
+    return dims_.size() == 1 &&
+           std::all_of(stride.begin(), stride.end(), [](int64_t step) { return step == 1; });
+  }
 
   // Calls f(offsets, n) for the pieces of innermost runs that make up the row-major positions
   // [begin, end): n elements from `offsets` on, each operand stepping by inner().stride.

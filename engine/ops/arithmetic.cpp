@@ -16,26 +16,63 @@ void visit_numbers(DType dtype, F&& f) {
   }
 }
 
+// Calls f with the types of two operands as Operands::mixed has them.
+template <class F>
+void visit_operands(DType a, DType b, F&& f) {
+  if (a != b) {
+    a == kBFloat16 ? f.template operator()<bfloat16, float>()
+                   : f.template operator()<float, bfloat16>();
+  } else if (a == kInt64) {
+    f.template operator()<int64_t, int64_t>();
+  } else {
+    visit_any_floating(a, [&f]<class S>() { f.template operator()<S, S>(); });
+  }
+}
+
 // Both operands in the dtype of the result.
 struct Operands {
-  Operands(const Tensor& left, const Tensor& right) {
-    const DType dtype = result_type(left, right);
+  Operands(const Tensor& left, const Tensor& right) : dtype(result_type(left, right)) {
     a = to(left, dtype);
     b = to(right, dtype);
   }
-  DType dtype() const { return a.dtype(); }
+
+  // For the kernels that widen bfloat16 beside float32 themselves: it stays as it is.
+  static Operands mixed(const Tensor& left, const Tensor& right) {
+    const DType dtype = result_type(left, right);
+    const auto keep_or_convert = [dtype](const Tensor& x) {
+      return dtype == kFloat32 && x.dtype() == kBFloat16 ? x : to(x, dtype);
+    };
+    return {keep_or_convert(left), keep_or_convert(right), dtype};
+  }
 
   Tensor a, b;
+  DType dtype;
+
+ private:
+  Operands(Tensor left, Tensor right, DType result)
+      : a(std::move(left)), b(std::move(right)), dtype(result) {}
 };
 
 // kernel(space, y, a, b) over the broadcast shape.
 template <class Kernel>
 Tensor apply(const char* op, const Operands& in, Kernel kernel) {
-  Tensor y = empty(broadcast_shapes(op, in.a.shape(), in.b.shape()), in.dtype());
+  Tensor y = empty(broadcast_shapes(op, in.a.shape(), in.b.shape()), in.dtype);
   const auto space = space_of(y, in.a, in.b);
-  visit_numbers(in.dtype(), [&]<class S>() {
+  visit_numbers(in.dtype, [&]<class S>() {
     kernel(space, y.data<S>(), static_cast<const S*>(in.a.data<S>()),
            static_cast<const S*>(in.b.data<S>()));
+  });
+  return y;
+}
+
+// The same for add, sub and mul, whose kernels take bfloat16 too.
+template <class Kernel>
+Tensor apply_mixed(const char* op, const Operands& in, Kernel kernel) {
+  Tensor y = empty(broadcast_shapes(op, in.a.shape(), in.b.shape()), in.dtype);
+  const auto space = space_of(y, in.a, in.b);
+  visit_operands(in.a.dtype(), in.b.dtype(), [&]<class A, class B>() {
+    kernel(space, y.data<kernels::Sum<A, B>>(), static_cast<const A*>(in.a.data<A>()),
+           static_cast<const B*>(in.b.data<B>()));
   });
   return y;
 }
@@ -46,8 +83,8 @@ bool is_indirect(DType dtype) {
 }
 template <class Op>
 Tensor indirectly(const Operands& in, Op op) {
-  const DType wide = in.dtype() == kBool ? kInt64 : kFloat32;
-  return to(op(to(in.a, wide), to(in.b, wide)), in.dtype());
+  const DType wide = in.dtype == kBool ? kInt64 : kFloat32;
+  return to(op(to(in.a, wide), to(in.b, wide)), in.dtype);
 }
 
 // What an operand's gradient needs of the other is saved only if it will be asked for.
@@ -58,11 +95,11 @@ Tensor saved_for(const Tensor& other, const Tensor& x) {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b) {
-  const Operands in(a, b);
-  if (is_indirect(in.dtype())) {
+  const Operands in = Operands::mixed(a, b);
+  if (in.dtype == kBool) {
     return indirectly(in, [](const Tensor& u, const Tensor& v) { return add(u, v); });
   }
-  Tensor y = apply("add", in, [](const auto&... all) { kernels::add(all...); });
+  Tensor y = apply_mixed("add", in, [](const auto&... all) { kernels::add(all...); });
   return record(
       "add", y, {in.a, in.b}, save(),
       [to_a = in.a.shape(), to_b = in.b.shape()](const Tensor& dy, const Saved& saved) -> Grads {
@@ -72,12 +109,9 @@ Tensor add(const Tensor& a, const Tensor& b) {
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {
-  const Operands in(a, b);
-  CHARGRAD_CHECK(in.dtype() != kBool, "sub: two bool tensors cannot be subtracted");
-  if (is_indirect(in.dtype())) {
-    return indirectly(in, [](const Tensor& u, const Tensor& v) { return sub(u, v); });
-  }
-  Tensor y = apply("sub", in, [](const auto&... all) { kernels::sub(all...); });
+  const Operands in = Operands::mixed(a, b);
+  CHARGRAD_CHECK(in.dtype != kBool, "sub: two bool tensors cannot be subtracted");
+  Tensor y = apply_mixed("sub", in, [](const auto&... all) { kernels::sub(all...); });
   return record(
       "sub", y, {in.a, in.b}, save(),
       [to_a = in.a.shape(), to_b = in.b.shape()](const Tensor& dy, const Saved& saved) -> Grads {
@@ -87,11 +121,11 @@ Tensor sub(const Tensor& a, const Tensor& b) {
 }
 
 Tensor mul(const Tensor& a, const Tensor& b) {
-  const Operands in(a, b);
-  if (is_indirect(in.dtype())) {
+  const Operands in = Operands::mixed(a, b);
+  if (in.dtype == kBool) {
     return indirectly(in, [](const Tensor& u, const Tensor& v) { return mul(u, v); });
   }
-  Tensor y = apply("mul", in, [](const auto&... all) { kernels::mul(all...); });
+  Tensor y = apply_mixed("mul", in, [](const auto&... all) { kernels::mul(all...); });
 
   // da = dy * b, db = dy * a.
   return record(
@@ -104,15 +138,15 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 Tensor div(const Tensor& a, const Tensor& b) {
   const Operands in(a, b);
-  if (!is_floating(in.dtype())) {
+  if (!is_floating(in.dtype)) {
     return div(to(in.a, kFloat32), to(in.b, kFloat32));
   }
-  if (is_indirect(in.dtype())) {
+  if (is_indirect(in.dtype)) {
     return indirectly(in, [](const Tensor& u, const Tensor& v) { return div(u, v); });
   }
-  Tensor y = empty(broadcast_shapes("div", in.a.shape(), in.b.shape()), in.dtype());
+  Tensor y = empty(broadcast_shapes("div", in.a.shape(), in.b.shape()), in.dtype);
   const auto space = space_of(y, in.a, in.b);
-  visit_floating(in.dtype(), [&]<class S>() {
+  visit_floating(in.dtype, [&]<class S>() {
     kernels::div<S>(space, y.data<S>(), in.a.data<S>(), in.b.data<S>());
   });
 
@@ -143,7 +177,7 @@ namespace {
 // maximum and minimum: `forward` and `backward` are the kernels.
 template <class Forward, class Backward>
 Tensor extremum(const char* op, const Operands& in, Forward forward, Backward backward) {
-  if (is_indirect(in.dtype())) {
+  if (is_indirect(in.dtype)) {
     return indirectly(in, [&](const Tensor& u, const Tensor& v) {
       return extremum(op, Operands(u, v), forward, backward);
     });

@@ -24,20 +24,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
       "cross_entropy: target must have the shape of logits without the last dim, got "
       "logits ",
       logits.shape(), " and target ", target.shape());
-  if (logits.dtype() == kBFloat16) {
-    return cross_entropy(logits.to(kFloat32), target, ignore_index);
-  }
   const int64_t V = logits.size(-1), rows = target.numel();
   const Tensor x = logits.contiguous(), ids = target.contiguous();
   check_targets(ids, V, ignore_index);
 
   const Tensor lse = empty({rows}, kFloat64);
   kernels::CrossEntropy result{};
-  visit_floating(x.dtype(), [&]<class S>() {
+  visit_any_floating(x.dtype(), [&]<class S>() {
     result = kernels::cross_entropy_forward(x.data<S>(), ids.data<int64_t>(), rows, V, ignore_index,
                                             lse.data<double>());
   });
-  const Tensor loss = scalar(result.loss, x.dtype());
+  const Tensor loss = scalar(result.loss, x.dtype() == kFloat64 ? kFloat64 : kFloat32);
 
   // dlogits = dy / count * (exp(logits - lse) - onehot(target)), 0 in ignored rows.
   const int64_t count = result.count;
@@ -45,7 +42,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
                 [rows, V, ignore_index, count](const Tensor& dy, const Saved& saved) -> Grads {
                   const Tensor dx = empty_like(saved[0]);
                   const double scale = dy.item() / static_cast<double>(count);
-                  visit_floating(dx.dtype(), [&]<class S>() {
+                  visit_any_floating(dx.dtype(), [&]<class S>() {
                     kernels::cross_entropy_backward(saved[0].data<S>(), saved[1].data<int64_t>(),
                                                     saved[2].data<double>(), rows, V, ignore_index,
                                                     scale, dx.data<S>());

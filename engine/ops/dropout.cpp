@@ -12,20 +12,16 @@ Tensor dropout(const Tensor& x, double p, bool training, std::optional<DropoutKe
   if (!training || p == 0) {
     return x;
   }
-  if (x.dtype() == kBFloat16) {
-    return via_float32(x, [&](const Tensor& wide) { return dropout(wide, p, training, key); });
-  }
-
   const DropoutKey mask = key ? *key : default_generator().next_dropout_key();
   Tensor y = empty_like(x);
-  visit_floating(x.dtype(), [&]<class S>() {
+  visit_any_floating(x.dtype(), [&]<class S>() {
     kernels::dropout(x.contiguous().data<S>(), y.data<S>(), x.numel(), p, mask);
   });
 
   // The mask is a constant factor of each element, so dx is the same function of dy.
   return record("dropout", y, {x}, Saved(), [p, mask](const Tensor& dy, const Saved&) -> Grads {
     Tensor dx = empty_like(dy);
-    visit_floating(dy.dtype(), [&]<class S>() {
+    visit_any_floating(dy.dtype(), [&]<class S>() {
       kernels::dropout(dy.contiguous().data<S>(), dx.data<S>(), dy.numel(), p, mask);
     });
     return {dx};

@@ -42,14 +42,10 @@ void update(const Tensor& x, const Tensor& y, Kernel kernel) {
     kernel(space, x.data<S>(), static_cast<const S*>(x.data<S>()),
            static_cast<const S*>(y.data<S>()));
   };
-  if (x.dtype() == kBFloat16) {
-    const Tensor wide = to(x, kFloat32);
-    update(wide, to(y, kFloat32), kernel);
-    copy_into(x, wide);
-  } else if (x.dtype() == kInt64) {
+  if (x.dtype() == kInt64) {
     run.template operator()<int64_t>();
   } else {
-    visit_floating(x.dtype(), run);
+    visit_any_floating(x.dtype(), run);
   }
 }
 

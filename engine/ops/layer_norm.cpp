@@ -18,18 +18,12 @@ void check_parameter(const char* name, const Tensor& parameter, const Tensor& x)
       dtype_name(parameter.dtype()));
 }
 
-// The elements of an optional parameter, null for none.
-template <class S>
-S* data_or_null(const Tensor& parameter) {
-  return parameter.defined() ? parameter.data<S>() : nullptr;
-}
-
-Tensor contiguous_or_none(const Tensor& parameter) {
-  return parameter.defined() ? parameter.contiguous() : parameter;
-}
-
-Tensor float32_or_none(const Tensor& parameter) {
-  return parameter.defined() ? parameter.to(kFloat32) : parameter;
+// A parameter as the kernels want it beside x: contiguous, float32 beside bfloat16.
+Tensor parameter_beside(const Tensor& x, const Tensor& parameter) {
+  if (!parameter.defined()) {
+    return parameter;
+  }
+  return parameter.detach().to(x.dtype() == kFloat64 ? kFloat64 : kFloat32).contiguous();
 }
 
 }  // namespace
@@ -40,18 +34,15 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   CHARGRAD_CHECK(eps >= 0, "layer_norm: eps must not be negative, got ", eps);
   check_parameter("weight", weight, x);
   check_parameter("bias", bias, x);
-  if (x.dtype() == kBFloat16) {
-    return via_float32(x, [&](const Tensor& wide) {
-      return layer_norm(wide, float32_or_none(weight), float32_or_none(bias), eps);
-    });
-  }
   const int64_t cols = x.size(-1), rows = cols == 0 ? 0 : x.numel() / cols;
-  const Tensor in = x.contiguous(), w = contiguous_or_none(weight), b = contiguous_or_none(bias);
-  const Tensor y = empty_like(x);
-  const Tensor mean = empty({rows}, x.dtype()), rstd = empty({rows}, x.dtype());
-  visit_floating(x.dtype(), [&]<class S>() {
-    kernels::layer_norm_forward<S>(in.data<S>(), data_or_null<S>(w), data_or_null<S>(b), eps, rows,
-                                   cols, y.data<S>(), mean.data<S>(), rstd.data<S>());
+  const Tensor in = x.contiguous(), w = parameter_beside(x, weight), b = parameter_beside(x, bias);
+  const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const Tensor y = empty(x.shape(), autocast_from(x.dtype()));
+  const Tensor mean = empty({rows}, wide), rstd = empty({rows}, wide);
+  visit_mixed(x.dtype(), y.dtype(), [&]<class X, class Y>() {
+    using W = Wide<X>;
+    kernels::layer_norm_forward(in.data<X>(), data_or_null<W>(w), data_or_null<W>(b), eps, rows,
+                                cols, y.data<Y>(), mean.data<W>(), rstd.data<W>());
   });
 
   // With h = (x - mean) * rstd and g = dy * weight:
@@ -59,16 +50,17 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return record("layer_norm", y, {x, weight, bias}, save(in, w, mean, rstd),
                 [rows, cols](const Tensor& dy, const Saved& saved) -> Grads {
                   const Tensor up = dy.contiguous();
-                  const DType dtype = up.dtype();
+                  const DType of_parameters = saved[2].dtype();
                   Grads grads(3);
-                  grads[0] = saved.needs_grad(0) ? empty_like(up) : Tensor();
-                  grads[1] = saved.needs_grad(1) ? empty({cols}, dtype) : Tensor();
-                  grads[2] = saved.needs_grad(2) ? empty({cols}, dtype) : Tensor();
-                  visit_floating(dtype, [&]<class S>() {
-                    kernels::layer_norm_backward<S>(
-                        saved[0].data<S>(), data_or_null<S>(saved[1]), saved[2].data<S>(),
-                        saved[3].data<S>(), up.data<S>(), rows, cols, data_or_null<S>(grads[0]),
-                        data_or_null<S>(grads[1]), data_or_null<S>(grads[2]));
+                  grads[0] = saved.needs_grad(0) ? empty_like(saved[0]) : Tensor();
+                  grads[1] = saved.needs_grad(1) ? empty({cols}, of_parameters) : Tensor();
+                  grads[2] = saved.needs_grad(2) ? empty({cols}, of_parameters) : Tensor();
+                  visit_mixed(saved[0].dtype(), dy.dtype(), [&]<class X, class Y>() {
+                    using W = Wide<X>;
+                    kernels::layer_norm_backward(
+                        saved[0].data<X>(), data_or_null<W>(saved[1]), saved[2].data<W>(),
+                        saved[3].data<W>(), up.data<Y>(), rows, cols, data_or_null<X>(grads[0]),
+                        data_or_null<W>(grads[1]), data_or_null<W>(grads[2]));
                   });
                   return grads;
                 });

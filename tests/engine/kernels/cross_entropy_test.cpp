@@ -50,6 +50,22 @@ std::vector<int64_t> targets(int64_t rows, int64_t V) {
   return target;
 }
 
+template <class S>
+void expect_agreement(int64_t V) {
+  const std::vector<S> x = random_values<S>(7 * V, 1, -6, 6);
+  const std::vector<int64_t> target = targets(7, V);
+  const Result got = forward(x, target);
+  const Result want = forward(to_double(x), target);
+  EXPECT_EQ(got.value.count, 5);
+  EXPECT_EQ(want.value.count, 5);
+  // The relative error of the sum of exponentials, which is softmax's 1.5e-6, is an absolute
+  // one of its logarithm.
+  EXPECT_NEAR(got.value.loss, want.value.loss, 1.5e-6);
+  EXPECT_TRUE(near(got.lse, want.lse, 1.5e-6, 0));
+  EXPECT_TRUE(near(backward(x, target, want.lse, 0.25),
+                   backward(to_double(x), target, want.lse, 0.25), 5e-8, 1.5e-6 + rounding_of<S>));
+}
+
 TEST(CrossEntropy, AgreesWithDoubleAtOddLengths) {
   std::vector<int64_t> lengths = odd_lengths();
   lengths.push_back(2 * 2048 + 37);
@@ -57,19 +73,9 @@ TEST(CrossEntropy, AgreesWithDoubleAtOddLengths) {
     if (V == 0) {
       continue;
     }
-    const std::vector<float> x = random_values<float>(7 * V, 1, -6, 6);
-    const std::vector<int64_t> target = targets(7, V);
-    const Result got = forward(x, target);
-    const Result want = forward(to_double(x), target);
-    EXPECT_EQ(got.value.count, 5);
-    EXPECT_EQ(want.value.count, 5);
-    // The relative error of the sum of exponentials, which is softmax's 1.5e-6, is an absolute
-    // one of its logarithm.
-    EXPECT_NEAR(got.value.loss, want.value.loss, 1.5e-6) << V;
-    EXPECT_TRUE(near(got.lse, want.lse, 1.5e-6, 0)) << V;
-    EXPECT_TRUE(near(backward(x, target, want.lse, 0.25),
-                     backward(to_double(x), target, want.lse, 0.25), 5e-8, 1.5e-6))
-        << V;
+    SCOPED_TRACE(V);
+    expect_agreement<float>(V);
+    expect_agreement<bfloat16>(V);
   }
 }
 
@@ -92,6 +98,15 @@ TEST(CrossEntropy, MaskedClassesAndInfiniteLoss) {
   EXPECT_TRUE(near(backward(x, {1}, r.lse, 1), {0, -0.5, 0.5}, 1e-7, 0));
   EXPECT_EQ(forward(x, {0}).value.loss, HUGE_VAL);
   EXPECT_TRUE(std::isnan(forward<float>({-inf, -inf}, {0}).value.loss));
+}
+
+// Where the target holds all the probability its gradient is a small difference, made before it is
+// rounded: exp(-12) of 1.
+TEST(CrossEntropy, BFloat16GradientOfTheTargetIsRoundedOnce) {
+  const std::vector<bfloat16> x = {12, 0};
+  const std::vector<bfloat16> dx = backward(x, {0}, forward(x, {0}).lse, 1);
+  // 1 - p is off by what p is: two units of 6e-8.
+  EXPECT_TRUE(near(dx, {-6.1441746e-6, 6.1441746e-6}, 1.2e-7, kBFloat16Rounding));
 }
 
 TEST(CrossEntropy, AllIgnoredIsNaN) {

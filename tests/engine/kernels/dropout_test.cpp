@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -15,8 +16,9 @@ namespace {
 
 constexpr DropoutKey kKey = {0x299f31d0a4093822, 0x0370734413198a2e};
 
-std::vector<float> numbers(int64_t n) {
-  std::vector<float> x(static_cast<size_t>(n));
+template <class S = float>
+std::vector<S> numbers(int64_t n) {
+  std::vector<S> x(static_cast<size_t>(n));
   for (size_t i = 0; i < x.size(); ++i) {
     x[i] = 1.0f + static_cast<float>(i) / 7;
   }
@@ -46,18 +48,24 @@ TEST(Dropout, WordsAreThoseOfTheKeyAtTheBlock) {
   }
 }
 
-TEST(Dropout, EveryLengthAndStartIsTheReferences) {
+template <class S>
+void expect_every_length_and_start() {
   for (const double p : {0.0, 0.2, 0.5, 1.0}) {
     for (const int64_t start : {0, 1, 2, 3, 4, 7, 1000}) {
       for (int64_t n = 0; n <= 100; ++n) {
         // One more element at each end, which must stay as it is.
-        std::vector<float> got = numbers(n + 2), expected = got;
+        std::vector<S> got = numbers<S>(n + 2), expected = got;
         dropout(got.data() + 1, got.data() + 1, n, p, kKey, start);
         ref::dropout(expected.data() + 1, expected.data() + 1, n, p, kKey, start);
         ASSERT_EQ(got, expected) << "p " << p << ", start " << start << ", n " << n;
       }
     }
   }
+}
+
+TEST(Dropout, EveryLengthAndStartIsTheReferences) {
+  expect_every_length_and_start<float>();
+  expect_every_length_and_start<bfloat16>();
 }
 
 TEST(Dropout, ScalesWhatItKeeps) {
@@ -68,6 +76,21 @@ TEST(Dropout, ScalesWhatItKeeps) {
   for (size_t i = 0; i < x.size(); ++i) {
     ASSERT_THAT(m[i], testing::AnyOf(0.0f, 1.25f));
     ASSERT_EQ(y[i], x[i] * m[i]) << i;
+  }
+}
+
+// x / 0.7 rounded to bfloat16 once; a NaN that is dropped is zero.
+TEST(Dropout, BFloat16RoundsOnce) {
+  std::vector<bfloat16> x = numbers<bfloat16>(1001), y(x.size());
+  const std::vector<float> m = mask<float>(1001, 0.3, kKey);
+  const auto dropped = static_cast<size_t>(std::find(m.begin(), m.end(), 0.0f) - m.begin());
+  x[dropped] = std::nanf("");
+  dropout(x.data(), y.data(), 1001, 0.3, kKey);
+  EXPECT_EQ(y[dropped], 0);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i != dropped) {
+      ASSERT_EQ(y[i].bits, bfloat16(static_cast<float>(x[i]) * m[i]).bits) << i;
+    }
   }
 }
 

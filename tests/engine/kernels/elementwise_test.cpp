@@ -42,11 +42,60 @@ void expect_binary(Kernel kernel, Formula formula) {
 
 TYPED_TEST(Elementwise, Arithmetic) {
   using S = TypeParam;
-  expect_binary<S, S>(add<S>, [](S a, S b) { return a + b; });
-  expect_binary<S, S>(sub<S>, [](S a, S b) { return a - b; });
-  expect_binary<S, S>(mul<S>, [](S a, S b) { return a * b; });
+  expect_binary<S, S>(add<S, S>, [](S a, S b) { return a + b; });
+  expect_binary<S, S>(sub<S, S>, [](S a, S b) { return a - b; });
+  expect_binary<S, S>(mul<S, S>, [](S a, S b) { return a * b; });
   expect_binary<S, S>(maximum<S>, [](S a, S b) { return a < b ? b : a; });
   expect_binary<S, S>(minimum<S>, [](S a, S b) { return a < b ? a : b; });
+}
+
+// Sums and products of bfloat16 and float: in float, and rounded where the result is bfloat16.
+template <class A, class B>
+void expect_mixed() {
+  using S = Sum<A, B>;
+  const auto check = [](auto kernel, auto formula) {
+    for (const auto& c : binary_cases()) {
+      SCOPED_TRACE(::testing::PrintToString(c.sizes));
+      Nd<S> y(c.sizes);
+      Nd<A> a(c.sizes, c.a);
+      Nd<B> b(c.sizes, c.b);
+      a.fill(1);
+      b.fill(2);
+      for (int64_t i = 0; i < b.count; ++i) {
+        b.data()[i] = b.data()[i] * 1.375f;  // so that bfloat16 results need rounding
+      }
+      kernel(space_of(y, a, b), y.data(), a.data(), b.data());
+      for_each_index(c.sizes, [&](const Sizes& index) {
+        const float u = a[index], v = b[index];
+        ASSERT_EQ(y[index], static_cast<S>(formula(u, v))) << ::testing::PrintToString(index);
+      });
+    }
+  };
+  check(add<A, B>, [](float u, float v) { return u + v; });
+  check(sub<A, B>, [](float u, float v) { return u - v; });
+  check(mul<A, B>, [](float u, float v) { return u * v; });
+}
+
+TEST(ElementwiseMixed, AddSubMul) {
+  expect_mixed<bfloat16, bfloat16>();
+  expect_mixed<float, bfloat16>();
+  expect_mixed<bfloat16, float>();
+}
+
+TEST(ElementwiseMixed, NanAndInfinityStayAndLargeSumsOverflow) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  // 35 elements: vectors and a rest.
+  const auto sum_of = [](float a, float b) {
+    const std::vector<bfloat16> x(35, a), y(35, b);
+    std::vector<bfloat16> z(35);
+    add(Strided<3>::contiguous(35), z.data(), x.data(), y.data());
+    EXPECT_TRUE(std::all_of(z.begin(), z.end(), [&](bfloat16 v) { return v.bits == z[0].bits; }));
+    return static_cast<float>(z[0]);
+  };
+  EXPECT_EQ(sum_of(inf, 1), inf);
+  EXPECT_EQ(sum_of(3e38f, 3e38f), inf);
+  EXPECT_TRUE(std::isnan(sum_of(nan, 1)));
+  EXPECT_TRUE(std::isnan(sum_of(inf, -inf)));
 }
 
 TYPED_TEST(Elementwise, Comparisons) {
@@ -85,7 +134,7 @@ TYPED_TEST(Elementwise, OneNumberBesideAnArray) {
   const S x[3] = {1, 2, 3}, two = 2;
   S y[3];
   const Sizes sizes{3}, one{1}, zero{0};
-  mul<S>(Strided<3>(sizes, {one, one, zero}), y, x, &two);
+  mul<S, S>(Strided<3>(sizes, {one, one, zero}), y, x, &two);
   EXPECT_EQ(y[0], 2);
   EXPECT_EQ(y[1], 4);
   EXPECT_EQ(y[2], 6);
@@ -182,7 +231,7 @@ TEST(ElementwiseInteger, PowByProducts) {
 TEST(ElementwiseInteger, WrapsAround) {
   const int64_t big = std::numeric_limits<int64_t>::max(), one = 1;
   int64_t y = 0;
-  add<int64_t>(Strided<3>::contiguous(1), &y, &big, &one);
+  add<int64_t, int64_t>(Strided<3>::contiguous(1), &y, &big, &one);
   EXPECT_EQ(y, std::numeric_limits<int64_t>::min());
 }
 
@@ -263,7 +312,7 @@ TEST(ElementwiseThreads, SameBitsForAnyNumber) {
   EXPECT_TRUE(same_for_any_threads([&] {
     std::vector<float> y(static_cast<size_t>(a.count));
     Nd<float> shape(sizes);
-    mul<float>(space_of(shape, a, b), y.data(), a.data(), b.data());
+    mul<float, float>(space_of(shape, a, b), y.data(), a.data(), b.data());
     return y;
   }));
 }

@@ -10,8 +10,10 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "engine/dtype.h"
 #include "engine/kernels/cpu.h"
 #include "engine/threads.h"
 
@@ -38,9 +40,16 @@ std::vector<S> random_values(int64_t n, uint32_t seed, double low, double high) 
   return values;
 }
 
-inline std::vector<double> to_double(const std::vector<float>& x) {
+template <class S>
+std::vector<double> to_double(const std::vector<S>& x) {
   return {x.begin(), x.end()};
 }
+
+// What rounding to bfloat16 adds to a relative error: half a unit of its eighth digit.
+inline constexpr double kBFloat16Rounding = 0x1p-8;
+// The same for a kernel that writes Y.
+template <class Y>
+constexpr double rounding_of = std::is_same_v<Y, bfloat16> ? kBFloat16Rounding : 0;
 
 // n elements at an address that is aligned to one element only, between marks that no kernel may
 // touch.

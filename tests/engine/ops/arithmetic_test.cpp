@@ -137,6 +137,26 @@ TEST(Arithmetic, GradientsComeBackInTheInputsDtype) {
   EXPECT_EQ(c.grad().item(), 15);
 }
 
+// The residual stream of mixed precision: float32 with a bfloat16 branch. Nothing but the branch's
+// gradient is rounded; 1/3 has no short form in either dtype.
+TEST(Arithmetic, BFloat16BesideFloat32IsWidened) {
+  const Tensor x = tensor({1.0 / 3, 1.0 / 3}), branch = tensor({1.0 / 3, -1}, kBFloat16);
+  const Tensor wide = branch.to(kFloat32), dy = tensor({1.0 / 3, 2});
+  for (const bool branch_first : {false, true}) {
+    Tensor a = leaf(x.clone()), b = leaf(branch.clone());
+    const Tensor y = branch_first ? b + a : a + b;
+    EXPECT_EQ(y.dtype(), kFloat32);
+    EXPECT_EQ(values(y), values(x + wide));
+    y.backward(dy);
+    EXPECT_EQ(values(a.grad()), values(dy));
+    EXPECT_EQ(b.grad().dtype(), kBFloat16);
+    EXPECT_EQ(values(b.grad()), values(dy.to(kBFloat16)));
+  }
+  EXPECT_EQ(values(x - branch), values(x - wide));
+  EXPECT_EQ(values(branch * x), values(wide * x));
+  EXPECT_EQ((branch * scalar(1.0 / 3)).dtype(), kBFloat16);
+}
+
 TEST(Arithmetic, ATieOfMaximumSharesTheGradient) {
   Tensor a = leaf(tensor({1, 2, 3})), b = leaf(tensor({2}));
   maximum(a, b).backward(tensor({1, 10, 100}));

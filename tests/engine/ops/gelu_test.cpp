@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "engine/ops.h"
 #include "tests/engine/ops/op_testing.h"
@@ -58,6 +60,24 @@ TEST(Gelu, BFloat16RoundsTheFloat32Result) {
   for (const auto& f : {exact, by_tanh}) {
     EXPECT_EQ(f(x).dtype(), kBFloat16);
     EXPECT_EQ(values(f(x)), values(f(x.to(kFloat32)).to(kBFloat16)));
+  }
+}
+
+// Under autocast float32 gives bfloat16 by one rounding, and each gradient has its input's dtype.
+TEST(Gelu, Autocast) {
+  const AutocastGuard guard(kBFloat16);
+  const std::vector<std::pair<DType, DType>> expected = {
+      {kFloat32, kBFloat16}, {kBFloat16, kBFloat16}, {kFloat64, kFloat64}};
+  for (const auto& [dtype, result] : expected) {
+    const Tensor x = tensor({-1.5, 0.25, 3}, dtype);
+    EXPECT_EQ(gelu(x).dtype(), result);
+    const Tensor want = gelu(x.to(kFloat64));
+    EXPECT_EQ(values(gelu(x)), values(want.to(result)));
+    const Tensor dx = gradient(exact, x, ones({3}, result));
+    EXPECT_EQ(dx.dtype(), dtype);
+    // The slope is rounded to bfloat16, half a unit of values below 2.
+    EXPECT_THAT(values(dx),
+                near(values(gradient(exact, x.to(kFloat64), ones({3}, kFloat64))), 0x1p-8));
   }
 }
 

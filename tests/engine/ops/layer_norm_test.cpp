@@ -103,6 +103,42 @@ TEST(LayerNorm, BFloat16RoundsTheFloat32Result) {
   EXPECT_EQ(layer_norm(x, weight.to(kBFloat16)).dtype(), kBFloat16);
 }
 
+// Under autocast float32 gives bfloat16 by one rounding; each gradient has its input's dtype, and
+// dx is not rounded on the way to float32.
+TEST(LayerNorm, Autocast) {
+  const Tensor dy = tensor({{1, 2, -1}, {0.5, 0, 4}}, kBFloat16);
+  const auto run = [&dy](DType dtype, DType result) {
+    std::vector<Tensor> in = {tensor({{1, -2, 0.5}, {3, 3, -1}}, dtype),
+                              tensor({0.5, 2, -1}, dtype == kFloat64 ? kFloat64 : kFloat32),
+                              tensor({1, 0, 3}, dtype == kFloat64 ? kFloat64 : kFloat32)};
+    for (Tensor& x : in) {
+      x.set_requires_grad();
+    }
+    const Tensor y = layer_norm(in[0], in[1], in[2], 0.1);
+    EXPECT_EQ(y.dtype(), result);
+    y.backward(dy.to(result));
+    for (const Tensor& x : in) {
+      EXPECT_EQ(x.grad().dtype(), x.dtype());
+    }
+    return std::vector<Tensor>{y, in[0].grad(), in[1].grad(), in[2].grad()};
+  };
+  const auto truth = run(kFloat64, kFloat64);
+  for (const bool autocast : {false, true}) {
+    const AutocastGuard guard(autocast ? kBFloat16 : kFloat32);
+    const auto narrow = run(kBFloat16, kBFloat16);
+    const auto wide = run(kFloat32, autocast ? kBFloat16 : kFloat32);
+    EXPECT_EQ(values(run(kFloat64, kFloat64)[0]), values(truth[0]));
+    EXPECT_EQ(values(narrow[0]), values(truth[0].to(kBFloat16)));
+    if (autocast) {
+      EXPECT_EQ(values(wide[0]), values(truth[0].to(kBFloat16)));
+    }
+    EXPECT_EQ(values(narrow[1]), values(truth[1].to(kBFloat16)));
+    for (size_t i = 1; i < 4; ++i) {
+      EXPECT_THAT(values(wide[i]), near(values(truth[i]), 2e-6)) << i;
+    }
+  }
+}
+
 TEST(LayerNorm, Errors) {
   EXPECT_THAT([] { layer_norm(scalar(1)); },
               throws("layer_norm: input must have a dim, got shape []"));
