@@ -208,10 +208,10 @@ void Trainer::step(Output& output) {
   const int64_t iter = state_.next_iter;
   const double learning_rate = schedule_.at(iter);
   const double mean_loss = accumulate_gradients();
-  const double norm = optim::clip_grad_norm_(model_->parameters(), settings_.grad_clip);
+  const double norm = optim::grad_norm(model_->parameters());
   if (std::isfinite(mean_loss) && std::isfinite(norm)) {
     optimizer_->set_learning_rate(learning_rate);
-    optimizer_->step();
+    optimizer_->step(optim::clip_factor(norm, settings_.grad_clip));
   } else {
     handle_nonfinite(mean_loss, norm);
   }

@@ -11,10 +11,12 @@ namespace chargrad::kernels::ref {
 // The constants of an update, computed in double and rounded once.
 template <class S>
 struct AdamWConstants {
-  S decay, one_minus_beta1, beta2, one_minus_beta2, minus_step_size, sqrt_correction2, eps;
+  S grad_scale, decay, one_minus_beta1, beta2, one_minus_beta2, minus_step_size, sqrt_correction2,
+      eps;
 
   explicit AdamWConstants(const AdamW& a)
-      : decay(static_cast<S>(1 - a.lr * a.weight_decay)),
+      : grad_scale(static_cast<S>(a.grad_scale)),
+        decay(static_cast<S>(1 - a.lr * a.weight_decay)),
         one_minus_beta1(static_cast<S>(1 - a.beta1)),
         beta2(static_cast<S>(a.beta2)),
         one_minus_beta2(static_cast<S>(1 - a.beta2)),
@@ -26,8 +28,9 @@ struct AdamWConstants {
 template <class S>
 void adamw_step(const AdamWConstants<S>& c, const S* g, S* p, S* m, S* v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    m[i] = m[i] + c.one_minus_beta1 * (g[i] - m[i]);
-    v[i] = v[i] * c.beta2 + c.one_minus_beta2 * g[i] * g[i];
+    const S grad = g[i] * c.grad_scale;
+    m[i] = m[i] + c.one_minus_beta1 * (grad - m[i]);
+    v[i] = v[i] * c.beta2 + c.one_minus_beta2 * grad * grad;
     const S denominator = std::sqrt(v[i]) / c.sqrt_correction2 + c.eps;
     p[i] = p[i] * c.decay + c.minus_step_size * m[i] / denominator;
   }
@@ -40,13 +43,6 @@ double sum_of_squares(const S* x, int64_t n) {
     sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   }
   return sum;
-}
-
-template <class S>
-void scale_inplace(S* x, int64_t n, S factor) {
-  for (int64_t i = 0; i < n; ++i) {
-    x[i] *= factor;
-  }
 }
 
 }  // namespace chargrad::kernels::ref

@@ -26,7 +26,7 @@ void adamw_step_simd(const ref::AdamWConstants<float>& c, const float* g, float*
                      float* v, int64_t n) {
   const D d;
   for_lanes(n, [&](auto lanes, int64_t i) {
-    const V grad = lanes.load(g + i);
+    const V grad = hn::Mul(lanes.load(g + i), hn::Set(d, c.grad_scale));
     const V m0 = lanes.load(m + i);
     const V m1 = hn::Add(m0, hn::Mul(hn::Set(d, c.one_minus_beta1), hn::Sub(grad, m0)));
     const V v1 = hn::Add(hn::Mul(lanes.load(v + i), hn::Set(d, c.beta2)),
@@ -60,11 +60,6 @@ double sum_of_squares_simd(const float* x, int64_t n) {
   return sum;
 }
 
-void scale_inplace_simd(float* x, int64_t n, float factor) {
-  const V f = hn::Set(D(), factor);
-  for_lanes(n, [&](auto lanes, int64_t i) { lanes.store(hn::Mul(lanes.load(x + i), f), x + i); });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace chargrad::kernels
@@ -75,7 +70,6 @@ namespace chargrad::kernels {
 
 HWY_EXPORT(adamw_step_simd);
 HWY_EXPORT(sum_of_squares_simd);
-HWY_EXPORT(scale_inplace_simd);
 
 template <class S>
 void adamw_step(const AdamW& settings, const S* g, S* p, S* m, S* v, int64_t n) {
@@ -112,25 +106,10 @@ double sum_of_squares(const S* x, int64_t n) {
   return sum;
 }
 
-template <class S>
-void scale_inplace(S* x, int64_t n, S factor) {
-  parallel_chunks(n, kChunkElements, [&](int64_t begin, int64_t end) {
-    if constexpr (std::is_same_v<S, float>) {
-      if (active_tier() != Tier::kRef) {
-        HWY_DYNAMIC_DISPATCH(scale_inplace_simd)(x + begin, end - begin, factor);
-        return;
-      }
-    }
-    ref::scale_inplace(x + begin, end - begin, factor);
-  });
-}
-
 template void adamw_step<float>(const AdamW&, const float*, float*, float*, float*, int64_t);
 template void adamw_step<double>(const AdamW&, const double*, double*, double*, double*, int64_t);
 template double sum_of_squares<float>(const float*, int64_t);
 template double sum_of_squares<double>(const double*, int64_t);
-template void scale_inplace<float>(float*, int64_t, float);
-template void scale_inplace<double>(double*, int64_t, double);
 
 }  // namespace chargrad::kernels
 #endif  // HWY_ONCE

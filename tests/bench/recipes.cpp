@@ -60,8 +60,7 @@ double TrainingStep::run() {
   }
   const double value = loss.item();
   loss.backward();
-  optim::clip_grad_norm_(model_.parameters(), 1.0);
-  optimizer_.step();
+  optimizer_.step(optim::clip_factor(optim::grad_norm(model_.parameters()), 1.0));
   model_.zero_grad();
   return value;
 }

@@ -14,7 +14,7 @@ AdamW::AdamW(const nn::NamedTensors& parameters, const AdamWOptions& options) : 
   }
 }
 
-void AdamW::step() {
+void AdamW::step(double grad_scale) {
   ++steps_;
   for (const Slot& slot : slots_) {
     const Tensor gradient = slot.parameter.grad();
@@ -28,6 +28,7 @@ void AdamW::step() {
     update.eps = options_.eps;
     update.weight_decay = slot.parameter.dim() >= 2 ? options_.weight_decay : 0;
     update.step = steps_;
+    update.grad_scale = grad_scale;
     const Tensor g = gradient.contiguous();
     visit_floating(slot.parameter.dtype(), [&]<class S>() {
       kernels::adamw_step<S>(update, g.data<S>(), slot.parameter.data<S>(), slot.exp_avg.data<S>(),
@@ -46,32 +47,25 @@ nn::NamedTensors AdamW::state() const {
   return result;
 }
 
-double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm) {
-  CHARGRAD_CHECK(std::isfinite(max_norm) && max_norm >= 0,
-                 "clip_grad_norm_: max_norm must be finite and not negative, got ", max_norm);
+double grad_norm(const std::vector<Tensor>& parameters) {
   double squares = 0;
   for (const Tensor& parameter : parameters) {
     if (const Tensor gradient = parameter.grad(); gradient.defined()) {
-      visit_floating(gradient.dtype(), [&]<class S>() {
-        squares += kernels::sum_of_squares<S>(gradient.data<S>(), gradient.numel());
+      const Tensor g = gradient.contiguous();
+      visit_floating(g.dtype(), [&]<class S>() {
+        squares += kernels::sum_of_squares<S>(g.data<S>(), g.numel());
       });
     }
   }
-  const double norm = std::sqrt(squares);
+  return std::sqrt(squares);
+}
+
+double clip_factor(double norm, double max_norm) {
+  CHARGRAD_CHECK(std::isfinite(max_norm) && max_norm >= 0,
+                 "clip_factor: max_norm must be finite and not negative, got ", max_norm);
   // PyTorch's small addend, which keeps the scaled norm from rounding above the limit.
   const double factor = max_norm / (norm + 1e-6);
-  if (max_norm == 0 || !std::isfinite(norm) || factor >= 1) {
-    return norm;
-  }
-  for (const Tensor& parameter : parameters) {
-    if (const Tensor gradient = parameter.grad(); gradient.defined()) {
-      visit_floating(gradient.dtype(), [&]<class S>() {
-        kernels::scale_inplace<S>(gradient.data<S>(), gradient.numel(), static_cast<S>(factor));
-      });
-      gradient.bump_version();
-    }
-  }
-  return norm;
+  return max_norm == 0 || !std::isfinite(norm) || factor >= 1 ? 1 : factor;
 }
 
 }  // namespace chargrad::optim

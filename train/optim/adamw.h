@@ -1,4 +1,5 @@
-// The optimizer and gradient clipping, as torch.optim.AdamW and torch.nn.utils.clip_grad_norm_.
+// The optimizer and gradient clipping, as torch.optim.AdamW and torch.nn.utils.clip_grad_norm_: the
+// norm is one pass over the gradients, and the update scales them as it reads them.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ class AdamW {
  public:
   AdamW(const nn::NamedTensors& parameters, const AdamWOptions& options);
 
-  // One update from the parameters' .grad.
-  void step();
+  // One update from the parameters' .grad times grad_scale; .grad itself stays.
+  void step(double grad_scale = 1);
   void set_learning_rate(double learning_rate) { options_.learning_rate = learning_rate; }
 
   // Updates so far; the bias corrections depend on it.
@@ -43,9 +44,12 @@ class AdamW {
   int64_t steps_ = 0;
 };
 
-// Scales the gradients in place such that their common L2 norm is at most max_norm; 0 leaves them
-// as they are. Returns the norm before. Throws for a negative or non-finite max_norm. A non-finite
-// norm is returned without scaling.
-double clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm);
+// The L2 norm of all gradients together; a parameter without one is passed over.
+double grad_norm(const std::vector<Tensor>& parameters);
+
+// What gradients of that norm are multiplied by for it to be at most max_norm, as
+// torch.nn.utils.clip_grad_norm_ does; 1 for a max_norm of 0 and for a norm that is not finite.
+// Throws for a negative or non-finite max_norm.
+double clip_factor(double norm, double max_norm);
 
 }  // namespace chargrad::optim

@@ -91,47 +91,46 @@ Tensor with_grad(const std::vector<double>& gradient) {
   return p;
 }
 
-TEST(ClipGradNorm, ScalesDownToTheLimitAndReturnsTheNorm) {
-  const Tensor p = with_grad({3, 4});
-  EXPECT_DOUBLE_EQ(clip_grad_norm_({p}, 1), 5);
-  EXPECT_THAT(p.grad().to_vector<double>(),
-              ElementsAre(DoubleNear(0.6, 1e-5), DoubleNear(0.8, 1e-5)));
-}
-
-TEST(ClipGradNorm, CountsAllParametersTogether) {
+TEST(GradNorm, CountsAllParametersTogether) {
   const Tensor a = with_grad({3}), b = with_grad({4}), none = zeros({2}).set_requires_grad();
-  EXPECT_DOUBLE_EQ(clip_grad_norm_({a, none, b}, 1), 5);
-  EXPECT_NEAR(b.grad().item(), 0.8, 1e-5);
+  EXPECT_DOUBLE_EQ(grad_norm({a, none, b}), 5);
+  EXPECT_EQ(grad_norm({none}), 0);
+  EXPECT_TRUE(std::isinf(grad_norm({a, with_grad({INFINITY, 4})})));
 }
 
-TEST(ClipGradNorm, LeavesSmallerAndZeroGradientsAlone) {
-  const Tensor p = with_grad({3, 4});
-  EXPECT_DOUBLE_EQ(clip_grad_norm_({p}, 10), 5);
-  EXPECT_THAT(p.grad().to_vector<float>(), ElementsAre(3, 4));
-  const Tensor zero = with_grad({0, 0});
-  EXPECT_EQ(clip_grad_norm_({zero}, 1), 0);
-  EXPECT_THAT(zero.grad().to_vector<float>(), ElementsAre(0, 0));
+// The norm 5 becomes 1; smaller ones stay.
+TEST(ClipFactor, BringsTheNormDownToTheLimit) {
+  EXPECT_NEAR(clip_factor(5, 1), 0.2, 1e-7);
+  EXPECT_LT(5 * clip_factor(5, 1), 1);
+  EXPECT_EQ(clip_factor(5, 10), 1);
+  EXPECT_EQ(clip_factor(0, 1), 1);
 }
 
-TEST(ClipGradNorm, ZeroIsOffAndNonsenseIsRefused) {
-  const Tensor p = with_grad({3, 4});
-  EXPECT_DOUBLE_EQ(clip_grad_norm_({p}, 0), 5);
-  EXPECT_THAT(p.grad().to_vector<float>(), ElementsAre(3, 4));
+TEST(ClipFactor, ZeroIsOffAndNonsenseIsRefused) {
+  EXPECT_EQ(clip_factor(5, 0), 1);
+  EXPECT_EQ(clip_factor(INFINITY, 1), 1);
+  EXPECT_EQ(clip_factor(std::nan(""), 1), 1);
   for (const double bad : {-1.0, std::nan(""), double{INFINITY}}) {
     try {
-      clip_grad_norm_({p}, bad);
+      clip_factor(5, bad);
       ADD_FAILURE() << bad;
     } catch (const std::invalid_argument& e) {
       EXPECT_THAT(e.what(), testing::StartsWith(
-                                "clip_grad_norm_: max_norm must be finite and not negative, got "));
+                                "clip_factor: max_norm must be finite and not negative, got "));
     }
   }
 }
 
-TEST(ClipGradNorm, NonFiniteNormIsReturnedUnscaled) {
-  const Tensor p = with_grad({INFINITY, 4});
-  EXPECT_TRUE(std::isinf(clip_grad_norm_({p}, 1)));
-  EXPECT_EQ(p.grad().item({1}), 4);
+// One step of gradients (3, 4) scaled to norm 1 is that of (0.6, 0.8), and .grad is as it was.
+TEST(ClipFactor, TheUpdateScalesWhatItReads) {
+  const Tensor p = with_grad({3, 4}), q = with_grad({0.6, 0.8});
+  AdamW clipped({{"p", p}}, {}), small({{"q", q}}, {});
+  clipped.step(0.2);
+  small.step();
+  const std::vector<double> m = clipped.state()[0].second.to_vector<double>();
+  EXPECT_THAT(m, ElementsAre(DoubleNear(0.06, 1e-8), DoubleNear(0.08, 1e-8)));
+  EXPECT_THAT(p.grad().to_vector<float>(), ElementsAre(3, 4));
+  EXPECT_NEAR(p.item({1}), q.item({1}), 1e-9);
 }
 
 }  // namespace
