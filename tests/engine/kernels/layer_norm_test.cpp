@@ -163,7 +163,6 @@ TEST(LayerNorm, RefGradientIsTheDerivative) {
                    0));
 }
 
-// Rows are taken four at a time; which of them fall together must not matter.
 TEST(LayerNorm, BackwardRowsDoNotDependOnEachOther) {
   const int64_t rows = 7, cols = 41;
   const std::vector<float> x = random_values<float>(rows * cols, 15, -3, 3);
