@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/kernels/cpu.h"
 #include "train/json_file.h"
 #include "train/presets.h"
 
@@ -85,6 +86,14 @@ void apply_request(const SettingList& list, const Request& request, const Argume
   apply_arguments(train_program(), list, arguments);
 }
 
+// What --dtype=auto stands for.
+std::string settled_dtype(const std::string& dtype) {
+  if (dtype != "auto") {
+    return dtype;
+  }
+  return kernels::has_fast_bfloat16() ? "bfloat16" : "float32";
+}
+
 TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   TrainSettings settings;
   const SettingList list = setting_list(settings);
@@ -109,6 +118,7 @@ TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   if (request.given.count("head_size") == 0 && !recipe.contains("head_size")) {
     settings.head_size = settings.n_embd;
   }
+  settings.dtype = settled_dtype(settings.dtype);
   return settings;
 }
 
@@ -124,6 +134,7 @@ TrainSettings resolve_resumed(const Request& request, const Arguments& arguments
                        setting.name, shown(setting.text()), shown(kept)));
     }
   }
+  settings.dtype = settled_dtype(settings.dtype == "auto" ? run.dtype : settings.dtype);
   return settings;
 }
 
@@ -156,6 +167,7 @@ TrainSettings resolve_train(const Arguments& arguments, const RunReader& read_ru
 SampleSettings resolve_sample(const Arguments& arguments) {
   SampleSettings settings;
   apply_arguments(sample_program(), setting_list(settings), arguments);
+  settings.dtype = settled_dtype(settings.dtype);
   return settings;
 }
 

@@ -4,6 +4,8 @@
 //
 // What nobody gives follows another setting: lr_decay_iters is max_iters, min_lr is
 // learning_rate / 10, head_size is n_embd. A preset's value counts as given for head_size only.
+// --dtype=auto becomes bfloat16 where the CPU has instructions for its products, else float32; on
+// --resume it is the run's.
 #pragma once
 
 #include <functional>

@@ -28,7 +28,7 @@ constexpr WholeRange kAnySeed{std::numeric_limits<int64_t>::min(),
                               std::numeric_limits<int64_t>::max()};
 
 const std::vector<std::string> kAttentionScales = {"sqrt_dk", "none"};
-const std::vector<std::string> kDtypes = {"float32", "float64", "bfloat16"};
+const std::vector<std::string> kDtypes = {"auto", "float32", "float64", "bfloat16"};
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
@@ -113,7 +113,8 @@ void add_machine(SettingList& list, Settings& s) {
   list.group("Machine");
   list.whole("seed", s.seed, kAnySeed, "", "Start of the random numbers, as in PyTorch")
       .fixed_on_resume();
-  list.choice("dtype", s.dtype, kDtypes, "Number type of the computation");
+  list.choice("dtype", s.dtype, kDtypes,
+              "Number type of products; auto: bfloat16 where it is fast, else float32");
   list.whole("threads", s.threads, {0, 1024}, "", "Results do not depend on it; 0: every core");
 }
 

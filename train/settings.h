@@ -50,7 +50,7 @@ struct TrainSettings {
   double checkpoint_minutes = 5.0;
 
   int64_t seed = 1337;
-  std::string dtype = "float32";
+  std::string dtype = "auto";  // After resolving, what it stands for here.
   int64_t threads = 0;
   std::string device = "cpu";
   bool compile = false;
@@ -68,7 +68,7 @@ struct SampleSettings {
   double top_p = 1.0;
 
   int64_t seed = 1337;
-  std::string dtype = "float32";
+  std::string dtype = "auto";  // After resolving, what it stands for here.
   int64_t threads = 0;
   bool verbose = false;
 };

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/kernels/cpu.h"
 #include "tests/temp_folder.h"
 #include "train/json_file.h"
 #include "train/presets.h"
@@ -52,9 +53,15 @@ std::string error_of_words(const std::vector<std::string>& words) {
   return error_of([&] { resolve(words); });
 }
 
+// What --dtype=auto stands for on this CPU.
+std::string fast_dtype() {
+  return kernels::has_fast_bfloat16() ? "bfloat16" : "float32";
+}
+
 TEST(Resolve, DefaultsAreTheCpuRecipe) {
   TrainSettings expected;
   expected.data = "a.txt";
+  expected.dtype = fast_dtype();
   EXPECT_EQ(to_json(resolve({"--data=a.txt"})), to_json(expected));
   EXPECT_EQ(to_json(resolve({"--data=a.txt", "--preset=cpu"})), to_json(expected));
 }
@@ -254,6 +261,7 @@ TrainSettings stored_run(const std::string&) {
   run.max_iters = 17;
   run.lr_decay_iters = 17;
   run.seed = 5;
+  run.dtype = "float64";
   return run;
 }
 
@@ -306,6 +314,19 @@ TEST(Resolve, AResumedRunRefusesAnotherModel) {
     EXPECT_THAT(error_with(flag), StartsWith("train: " + std::string(flag) + " differs from "));
   }
   EXPECT_THAT(error_with("--min_lr=1"), HasSubstr("is above --learning_rate=0.001"));
+}
+
+// Once a run has begun, auto is what it began with, and so stays on another CPU.
+TEST(Resolve, DtypeAutoIsSettledOnce) {
+  for (const std::string dtype : {"float32", "float64", "bfloat16"}) {
+    EXPECT_EQ(resolve({"--data=a.txt", "--dtype=" + dtype}).dtype, dtype);
+    EXPECT_EQ(resolve({"--resume", "--dtype=" + dtype}, stored_run).dtype, dtype);
+    EXPECT_EQ(resolve_sampling({"--dtype=" + dtype}).dtype, dtype);
+  }
+  EXPECT_EQ(resolve({"--data=a.txt", "--dtype=auto"}).dtype, fast_dtype());
+  EXPECT_EQ(resolve({"--resume"}, stored_run).dtype, "float64");
+  EXPECT_EQ(resolve({"--resume", "--dtype=auto"}, stored_run).dtype, "float64");
+  EXPECT_EQ(resolve_sampling({}).dtype, fast_dtype());
 }
 
 TEST(Resolve, Sample) {

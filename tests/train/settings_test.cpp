@@ -118,7 +118,7 @@ TEST(Settings, RangesOfTrain) {
       {"seed", "-9223372036854775808", "9223372036854775807", "-9223372036854775809",
        "9223372036854775808"},
       {"threads", "0", "1024", "-1", "1025"},
-      {"dtype", "float32", "bfloat16", "int8", "FLOAT32"},
+      {"dtype", "auto", "bfloat16", "int8", "FLOAT32"},
       {"model", "gpt", "bigram", "", "gpt2"},
       {"attention_scale", "sqrt_dk", "none", "", "sqrt"},
       {"device", "cpu", "cpu", "cuda", ""},

@@ -42,6 +42,7 @@ TrainSettings tiny() {
   s.warmup_iters = 3;
   s.eval_interval = 5;
   s.eval_iters = 2;
+  s.dtype = "float32";
   return s;
 }
 
