@@ -1,10 +1,11 @@
 // Scaled dot-product attention, forward and backward, head by head. No matrix of T x keys is ever
-// held: memory grows with T + keys.
+// held: memory grows with T + keys. S = float, double or bfloat16; bfloat16 has scores, softmax and
+// sums in float, and rounds the weights and the gradients of the scores for its products.
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
+#include "engine/dtype.h"
 #include "engine/kernels/dropout.h"
 
 namespace chargrad::kernels {
@@ -18,10 +19,6 @@ struct HeadsView {
   int64_t row = 0;
   int64_t column = 1;
 };
-
-// What scores, masks and sums are kept in: double for double, else float.
-template <class S>
-using Wide = std::conditional_t<std::is_same_v<S, double>, double, float>;
 
 // What forward and backward have in common. T queries and `keys` keys of length D, values of
 // length E.

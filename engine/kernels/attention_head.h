@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "engine/kernels/attention.h"
 #include "engine/kernels/gemm.h"
@@ -80,13 +79,15 @@ AttentionHead<S> head_of(const AttentionArgs<S>& args, int64_t b, int64_t h) {
   return head;
 }
 
-// By register tiles. Requires: the active tier is not ref.
-// Rows [first, last) of y and lse, each pointing at row 0; `first` is a multiple of kForwardRows.
+// By register tiles, S = float or bfloat16: rows [first, last) of y and lse, each given from row 0
+// on; `first` is a multiple of kForwardRows and there are at most as many rows.
+// Requires: the active tier is not ref, and for bfloat16 it is one that multiplies it.
 inline constexpr int64_t kForwardRows = 256;
-void attention_rows_fast(const AttentionHead<float>& head, int64_t first, int64_t last,
-                         const Rows<float>& y, float* lse);
-void attention_backward_fast(const AttentionHead<float>& head,
-                             const AttentionHeadResult<float>& result,
-                             const AttentionHeadGrads<float>& grads);
+template <class S>
+void attention_rows_fast(const AttentionHead<S>& head, int64_t first, int64_t last,
+                         const Rows<S>& y, float* lse);
+template <class S>
+void attention_backward_fast(const AttentionHead<S>& head, const AttentionHeadResult<S>& result,
+                             const AttentionHeadGrads<S>& grads);
 
 }  // namespace chargrad::kernels

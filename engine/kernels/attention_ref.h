@@ -69,7 +69,7 @@ void drop_factors(const AttentionHead<S>& head, int64_t i, size_t n, std::vector
   factors.assign(n, 1);
   if (head.dropout_p > 0) {
     ref::dropout_mask(factors.data(), static_cast<int64_t>(n), head.dropout_p, head.key,
-                 head.first_weight + i * head.keys);
+                      head.first_weight + i * head.keys);
   }
 }
 

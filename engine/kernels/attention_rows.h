@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "engine/dtype.h"
+#include "engine/kernels/gemm.h"
+
 namespace chargrad::kernels {
 
 // rows x cols products q k^T, rows `ld` elements apart. Row r sees its columns [0, seen(r)); what
@@ -45,8 +48,19 @@ void attention_scale_rows(int64_t rows, int64_t cols, const float* factors, floa
 void attention_weight_grads(const ScoreBlock& block, float* s, float* dp, const float* lse,
                             const float* delta, const float* m);
 
-// delta_r = sum over e of dy (r, e) y (r, e), for rows of `cols` contiguous elements.
-void attention_row_dots(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
-                        int64_t y_ld, float* delta);
+// delta_r = sum over e of dy (r, e) y (r, e), of float or bfloat16. Requires: the rows are
+// contiguous.
+void attention_row_dots(int64_t rows, int64_t cols, const MatrixView<float>& dy,
+                        const MatrixView<float>& y, float* delta);
+void attention_row_dots(int64_t rows, int64_t cols, const MatrixView<bfloat16>& dy,
+                        const MatrixView<bfloat16>& y, float* delta);
+
+// to (r, j) = x (r, j), times factor_r unless factors is null, rounded.
+void attention_round_rows(int64_t rows, int64_t cols, const float* x, int64_t ld,
+                          const float* factors, bfloat16* to, int64_t to_ld);
+
+// x (rows, cols), rounded, as the packed panels of gemm_tile_bf16.h: of pairs of rows, the other
+// half of the last pair zero where rows is odd.
+void attention_round_pairs(int64_t rows, int64_t cols, const float* x, int64_t ld, bfloat16* to);
 
 }  // namespace chargrad::kernels

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "engine/kernels/attention_rows.h"
+#include "engine/kernels/gemm_tile_bf16.h"
 #include "engine/kernels/highway.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -146,12 +147,62 @@ void weight_grads_simd(const ScoreBlock& block, float* s, float* dp, const float
   }
 }
 
-void row_dots_simd(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
-                   int64_t y_ld, float* delta) {
-  for (int64_t r = 0; r < rows; ++r, dy += dy_ld, y += y_ld) {
+template <class S>
+void row_dots(int64_t rows, int64_t cols, const MatrixView<S>& dy, const MatrixView<S>& y,
+              float* delta) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const S* const a = dy.data + r * dy.row_stride;
+    const S* const b = y.data + r * y.row_stride;
     delta[r] = static_cast<float>(sum_lanes(cols, [&](auto lanes, int64_t e) {
-      return hn::Mul(lanes.load(dy + e), lanes.load(y + e));
+      return hn::Mul(lanes.load(a + e), lanes.load(b + e));
     }));
+  }
+}
+
+void row_dots_float(int64_t rows, int64_t cols, const MatrixView<float>& dy,
+                    const MatrixView<float>& y, float* delta) {
+  row_dots(rows, cols, dy, y, delta);
+}
+
+void row_dots_bfloat16(int64_t rows, int64_t cols, const MatrixView<bfloat16>& dy,
+                       const MatrixView<bfloat16>& y, float* delta) {
+  row_dots(rows, cols, dy, y, delta);
+}
+
+void round_rows_simd(int64_t rows, int64_t cols, const float* x, int64_t ld, const float* factors,
+                     bfloat16* to, int64_t to_ld) {
+  for (int64_t r = 0; r < rows; ++r, x += ld, to += to_ld) {
+    const V factor = hn::Set(D(), factors == nullptr ? 1.0f : factors[r]);
+    for_lanes(cols, [&](auto lanes, int64_t j) {
+      lanes.store(hn::Mul(lanes.load(x + j), factor), to + j);
+    });
+  }
+}
+
+void round_pairs_simd(int64_t rows, int64_t cols, const float* x, int64_t ld, bfloat16* to) {
+  const DBits d;
+  const hn::Repartition<uint16_t, DBits> halves;
+  const V zero = hn::Zero(D());
+  const auto upper = hn::Set(d, 0xffff0000u);
+  for (int64_t first = 0; first < cols; first += kPairPanelColumns) {
+    const int64_t columns = HWY_MIN(kPairPanelColumns, cols - first);
+    const int64_t filled = (columns + kPairLanes - 1) / kPairLanes * kPairLanes;
+    for (int64_t r = 0; r < rows; r += 2) {
+      const float* const row = x + r * ld + first;
+      const auto store = [&](V low, V high, int64_t j) {
+        const auto pairs =
+            hn::Or(hn::ShiftRight<16>(rounded_bits(low)), hn::And(rounded_bits(high), upper));
+        hn::StoreU(hn::BitCast(halves, pairs), halves, &to[2 * j].bits);
+      };
+      for_lanes(columns, [&](auto lanes, int64_t j) {
+        store(lanes.load(row + j), r + 1 < rows ? lanes.load(row + ld + j) : zero, j);
+      });
+      for (int64_t j = (columns + lane_count() - 1) / lane_count() * lane_count(); j < filled;
+           j += lane_count()) {
+        store(zero, zero, j);
+      }
+      to += 2 * filled;
+    }
   }
 }
 
@@ -167,7 +218,10 @@ HWY_EXPORT(exponentials_simd);
 HWY_EXPORT(normalizers_simd);
 HWY_EXPORT(scale_rows_simd);
 HWY_EXPORT(weight_grads_simd);
-HWY_EXPORT(row_dots_simd);
+HWY_EXPORT(row_dots_float);
+HWY_EXPORT(row_dots_bfloat16);
+HWY_EXPORT(round_rows_simd);
+HWY_EXPORT(round_pairs_simd);
 
 void attention_exponentials(const ScoreBlock& block, float* s, const SoftmaxRows& softmax) {
   HWY_DYNAMIC_DISPATCH(exponentials_simd)(block, s, softmax);
@@ -186,9 +240,23 @@ void attention_weight_grads(const ScoreBlock& block, float* s, float* dp, const 
   HWY_DYNAMIC_DISPATCH(weight_grads_simd)(block, s, dp, lse, delta, m);
 }
 
-void attention_row_dots(int64_t rows, int64_t cols, const float* dy, int64_t dy_ld, const float* y,
-                        int64_t y_ld, float* delta) {
-  HWY_DYNAMIC_DISPATCH(row_dots_simd)(rows, cols, dy, dy_ld, y, y_ld, delta);
+void attention_row_dots(int64_t rows, int64_t cols, const MatrixView<float>& dy,
+                        const MatrixView<float>& y, float* delta) {
+  HWY_DYNAMIC_DISPATCH(row_dots_float)(rows, cols, dy, y, delta);
+}
+
+void attention_row_dots(int64_t rows, int64_t cols, const MatrixView<bfloat16>& dy,
+                        const MatrixView<bfloat16>& y, float* delta) {
+  HWY_DYNAMIC_DISPATCH(row_dots_bfloat16)(rows, cols, dy, y, delta);
+}
+
+void attention_round_rows(int64_t rows, int64_t cols, const float* x, int64_t ld,
+                          const float* factors, bfloat16* to, int64_t to_ld) {
+  HWY_DYNAMIC_DISPATCH(round_rows_simd)(rows, cols, x, ld, factors, to, to_ld);
+}
+
+void attention_round_pairs(int64_t rows, int64_t cols, const float* x, int64_t ld, bfloat16* to) {
+  HWY_DYNAMIC_DISPATCH(round_pairs_simd)(rows, cols, x, ld, to);
 }
 
 }  // namespace chargrad::kernels

@@ -36,7 +36,7 @@ void check_options(const char* op, const AttentionOptions& o) {
                  o.dropout_p);
 }
 
-// bfloat16 is computed in float32.
+// What scores and sums are kept in.
 DType computed_dtype(DType dtype) {
   return dtype == kBFloat16 ? kFloat32 : dtype;
 }
@@ -102,9 +102,9 @@ kernels::AttentionArgs<S> kernel_args(const Operands& x, const Tensor& mask,
   args.k = heads<S>(x.k);
   args.v = heads<S>(x.v);
   if (mask.defined()) {
-    args.mask = heads<kernels::Wide<S>>(mask);
+    args.mask = heads<Wide<S>>(mask);
   }
-  args.scale = static_cast<kernels::Wide<S>>(*o.scale);
+  args.scale = static_cast<Wide<S>>(*o.scale);
   args.is_causal = o.is_causal;
   args.dropout_p = o.dropout_p;
   args.key = o.key.value_or(DropoutKey());
@@ -115,10 +115,10 @@ kernels::AttentionArgs<S> kernel_args(const Operands& x, const Tensor& mask,
 // scale and key, and no mask: that is `mask`, as additive_mask makes it.
 Tensor forward(const Operands& x, const Tensor& mask, const AttentionOptions& options,
                const Tensor& y) {
-  Tensor lse = empty({x.q.size(0), x.q.size(1), x.q.size(2)}, x.q.dtype());
-  visit_floating(y.dtype(), [&]<class S>() {
+  Tensor lse = empty({x.q.size(0), x.q.size(1), x.q.size(2)}, computed_dtype(y.dtype()));
+  visit_any_floating(y.dtype(), [&]<class S>() {
     kernels::attention_forward(kernel_args<S>(x, mask, options), heads_out<S>(y),
-                               lse.data<kernels::Wide<S>>());
+                               lse.data<Wide<S>>());
   });
   return lse;
 }
@@ -133,10 +133,10 @@ struct Result {
 void backward(const Operands& x, const Tensor& mask, const AttentionOptions& options,
               const Result& result, const Operands& grads) {
   const Tensor dy = result.dy.stride(3) == 1 ? result.dy : result.dy.contiguous();
-  visit_floating(dy.dtype(), [&]<class S>() {
+  visit_any_floating(dy.dtype(), [&]<class S>() {
     kernels::attention_backward<S>(
         kernel_args<S>(x, mask, options),
-        {heads<S>(result.y), heads<S>(dy), result.lse.data<kernels::Wide<S>>()},
+        {heads<S>(result.y), heads<S>(dy), result.lse.data<Wide<S>>()},
         {heads_out<S>(grads.q), heads_out<S>(grads.k), heads_out<S>(grads.v)});
   });
 }
@@ -183,7 +183,7 @@ Tensor heads_of(const Tensor& y, int64_t n_head) {
                     y.storage_offset());
 }
 
-// As the op, of float32 or float64, with scale and key set.
+// As the op, with scale and key set.
 Tensor attention_packed(const Tensor& qkv, int64_t n_head, const Tensor& mask,
                         const AttentionOptions& options) {
   const Tensor y = empty({qkv.size(0), qkv.size(1), qkv.size(2) / 3}, qkv.dtype());  // (B, T, C)
@@ -212,11 +212,6 @@ AttentionOptions resolve(const AttentionOptions& options, int64_t head_size) {
   return resolved;
 }
 
-// x in the dtype that is computed in. bfloat16: operands rounded, sums in float32, result rounded.
-Tensor operand(const Tensor& x, DType dtype) {
-  return dtype == kBFloat16 ? x.to(kBFloat16).to(kFloat32) : x.to(dtype);
-}
-
 }  // namespace
 
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -242,9 +237,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     mask = four_dims(mask);
   }
 
-  const Operands x{four_dims(operand(q, dtype)), four_dims(operand(k, dtype)),
-                   four_dims(operand(v, dtype))};
-  const Tensor y = attention_4d(x, mask, resolved).to(dtype);  // (B, H, T, E)
+  const Operands x{four_dims(q.to(dtype)), four_dims(k.to(dtype)), four_dims(v.to(dtype))};
+  const Tensor y = attention_4d(x, mask, resolved);  // (B, H, T, E)
   Shape shape = leading;
   shape.push_back(q.size(-2));
   shape.push_back(v.size(-1));
@@ -262,7 +256,7 @@ Tensor scaled_dot_product_attention_packed(const Tensor& qkv, int64_t n_head,
   const int64_t B = qkv.size(0), T = qkv.size(1), head_size = qkv.size(2) / 3 / n_head;
   const Tensor mask =
       additive_mask(kPackedOp, options.attn_mask, {B, n_head, T, T}, computed_dtype(dtype));
-  return attention_packed(operand(qkv, dtype), n_head, mask, resolve(options, head_size)).to(dtype);
+  return attention_packed(qkv.to(dtype), n_head, mask, resolve(options, head_size));
 }
 
 }  // namespace chargrad

@@ -67,7 +67,26 @@ std::function<std::vector<Tensor>()> normal(const std::vector<Shape>& shapes) {
   };
 }
 
+// The same in bfloat16.
+std::function<std::vector<Tensor>()> normal_bfloat16(const std::vector<Shape>& shapes) {
+  return [shapes] {
+    std::vector<Tensor> result;
+    result.reserve(shapes.size());
+    for (const Shape& shape : shapes) {
+      result.push_back(randn(shape).to(kBFloat16).set_requires_grad());
+    }
+    return result;
+  };
+}
+
 using In = const std::vector<Tensor>&;
+
+Tensor packed_attention(const Tensor& qkv, int64_t n_head, double dropout_p) {
+  AttentionOptions options;
+  options.is_causal = true;
+  options.dropout_p = dropout_p;
+  return scaled_dot_product_attention_packed(qkv, n_head, options);
+}
 
 void add_model_sizes(const Recipe& r) {
   const int64_t B = r.batch_size, T = r.config.block_size, C = r.config.n_embd;
@@ -97,18 +116,13 @@ void add_model_sizes(const Recipe& r) {
        [ids](In in) { return cross_entropy(in[0], ids); }},
       // From c_attn's result to c_proj's input.
       {"attention_packed" + at, normal({{B, T, 3 * C}}),
-       [=](In in) {
-         AttentionOptions options;
-         options.is_causal = true;
-         return scaled_dot_product_attention_packed(in[0], H, options);
-       }},
+       [H](In in) { return packed_attention(in[0], H, 0); }},
       {"attention_packed_dropout" + at, normal({{B, T, 3 * C}}),
-       [=](In in) {
-         AttentionOptions options;
-         options.is_causal = true;
-         options.dropout_p = 0.2;
-         return scaled_dot_product_attention_packed(in[0], H, options);
-       }},
+       [H](In in) { return packed_attention(in[0], H, 0.2); }},
+      {"attention_packed_bfloat16" + at, normal_bfloat16({{B, T, 3 * C}}),
+       [H](In in) { return packed_attention(in[0], H, 0); }},
+      {"attention_packed_bfloat16_dropout" + at, normal_bfloat16({{B, T, 3 * C}}),
+       [H](In in) { return packed_attention(in[0], H, 0.2); }},
   };
   for (const Function& function : functions) {
     add(function, benchmark::kMicrosecond);

@@ -116,7 +116,8 @@ struct Problem {
   Size y_size() const { return {B, H, T, E}; }
 };
 
-// The inputs of a problem, all of them float32 numbers.
+// The inputs of a problem, all of them numbers of S.
+template <class S>
 struct Inputs {
   std::vector<double> q, k, v, dy, mask;
 
@@ -125,7 +126,7 @@ struct Inputs {
         k(draw(p.k_size(), 2, p.spread)),
         v(draw(p.v_size(), 3, 1)),
         dy(draw(p.y_size(), 4, 1)),
-        mask(draw({p.B, p.H, p.T, p.keys}, 5, 2)) {
+        mask(to_double(random_values<float>(p.B * p.H * p.T * p.keys, 5, -2, 2))) {
     for (size_t i = 0; i < mask.size(); i += 3) {
       mask[i] = -kInf;
     }
@@ -138,7 +139,8 @@ struct Inputs {
 
  private:
   static std::vector<double> draw(const Size& size, uint32_t seed, double spread) {
-    return to_double(random_values<float>(size.count(), seed, -spread, spread));
+    const std::vector<float> values = random_values<float>(size.count(), seed, -spread, spread);
+    return to_double(std::vector<S>(values.begin(), values.end()));
   }
 };
 
@@ -148,8 +150,8 @@ struct Results {
   std::vector<Wide<S>> lse;
 };
 
-template <class S>
-Results<S> run(const Problem& p, const Inputs& in, Layout layout) {
+template <class S, class In>
+Results<S> run(const Problem& p, const Inputs<In>& in, Layout layout) {
   const Layout out = layout == Layout::kColumns ? Layout::kRows : layout;  // Column stride 1.
   Heads<S> q(p.q_size(), layout, in.q), k(p.k_size(), layout, in.k), v(p.v_size(), layout, in.v);
   Heads<Wide<S>> mask({p.B, p.H, p.T, p.keys}, out, in.mask);
@@ -195,46 +197,67 @@ double largest(const std::vector<double>& values) {
   return most;
 }
 
-// Every result within `relative` of the largest of its kind, or of 0.01 where that is less (a
-// gradient may cancel to nothing); one that is 1 % off is not.
+// How far results may be from double's. `each`: a result, in units of the largest of its kind, or
+// of `least` where that is less (a gradient may cancel to nothing). `all`: the factor that all
+// results of a kind are off by on average.
+struct Tolerance {
+  double each, all, least;
+};
+
+// A score has the error of D multiply-adds of numbers below 1, a few 1e-7 for D <= 70, and as much
+// from its exponential; y averages numbers below 1. Gradients add up at most 600 products of
+// numbers that have such errors, of either sign.
+constexpr Tolerance kFloatTolerance = {1e-5, 1e-5, 0.01};
+// The weights, the gradients of scores and the results are rounded by 2^-9 of themselves, and dy y
+// has the rounding of y. Of either sign, these hardly change the average.
+constexpr Tolerance kBFloat16Tolerance = {0x1p-6, 0.005, 0.1};
+
 template <class S>
-void expect_near(const std::vector<S>& got, const std::vector<double>& want, double relative,
+constexpr Tolerance tolerance_of() {
+  return std::is_same_v<S, bfloat16> ? kBFloat16Tolerance : kFloatTolerance;
+}
+
+// The factor a that brings `want` times a closest to `got`.
+template <class S>
+double average_factor(const std::vector<S>& got, const std::vector<double>& want) {
+  return dot(to_double(got), want) / dot(want, want);
+}
+
+// Results that are 1 % off are not within the tolerance.
+template <class S>
+void expect_near(const std::vector<S>& got, const std::vector<double>& want,
                  const std::string& what) {
+  const Tolerance tolerance = tolerance_of<S>();
   const double most = largest(want);
-  const double tolerance = relative * std::max(most, 0.01);
-  EXPECT_TRUE(near(got, want, tolerance, 0)) << what;
-  if (most > 0.01) {
-    std::vector<S> wrong = got;
-    for (S& x : wrong) {
-      x = S(static_cast<Wide<S>>(x) * Wide<S>(1.01));
-    }
-    EXPECT_FALSE(near(wrong, want, tolerance, 0)) << what;
+  EXPECT_TRUE(near(got, want, tolerance.each * std::max(most, tolerance.least), 0)) << what;
+  if (most > tolerance.least) {
+    EXPECT_NEAR(average_factor(got, want), 1, tolerance.all) << what;
   }
 }
 
 template <class S>
-void expect_agrees(const Problem& p, Layout layout, double relative) {
-  const Inputs in(p);
+void expect_agrees(const Problem& p, Layout layout) {
+  const Inputs<S> in(p);
   const Results<S> got = run<S>(p, in, layout);
   const Results<double> want = run<double>(p, in, Layout::kHeads);
   const std::string what =
       testing::PrintToString(std::vector<int64_t>{p.B, p.H, p.T, p.keys, p.D, p.E}) + " layout " +
       std::to_string(static_cast<int>(layout)) + " mask " +
       std::to_string(static_cast<int>(p.mask)) + " dropout " + std::to_string(p.dropout_p);
-  expect_near(got.y, want.y, relative, "y of " + what);
-  expect_near(got.dq, want.dq, relative, "dq of " + what);
-  expect_near(got.dk, want.dk, relative, "dk of " + what);
-  expect_near(got.dv, want.dv, relative, "dv of " + what);
+  expect_near(got.y, want.y, "y of " + what);
+  expect_near(got.dq, want.dq, "dq of " + what);
+  expect_near(got.dk, want.dk, "dk of " + what);
+  expect_near(got.dv, want.dv, "dv of " + what);
   // Scores of a few units and the logarithm of a sum, each rounded by 6e-8 of itself.
   EXPECT_TRUE(near(got.lse, want.lse, 3e-6, 0)) << what;
 }
 
-// A score has the error of D multiply-adds of numbers below 1, a few 1e-7 for D <= 70, and as much
-// from its exponential; y averages numbers below 1. Gradients add up at most 600 products of
-// numbers that have such errors, of either sign.
-constexpr double kFloatTolerance = 1e-5;
+template <class S>
+class AttentionOf : public testing::Test {};
+using Types = testing::Types<float, bfloat16>;
+TYPED_TEST_SUITE(AttentionOf, Types);
 
-TEST(Attention, AgreesWithDoubleAroundTheBlocks) {
+TYPED_TEST(AttentionOf, AgreesWithDoubleAroundTheBlocks) {
   for (const int64_t T : {1, 2, 5, 31, 32, 33, 64, 70}) {
     for (const Mask mask : {Mask::kNone, Mask::kCausal, Mask::kAdded}) {
       Problem p;
@@ -246,12 +269,12 @@ TEST(Attention, AgreesWithDoubleAroundTheBlocks) {
       p.E = T % 2 == 0 ? 32 : 19;
       p.mask = mask;
       p.dropout_p = T % 3 == 0 ? 0.25 : 0;
-      expect_agrees<float>(p, static_cast<Layout>(T % 3), kFloatTolerance);
+      expect_agrees<TypeParam>(p, static_cast<Layout>(T % 3));
     }
   }
 }
 
-TEST(Attention, AgreesWithDoubleOverSeveralBlocksOfKeys) {
+TYPED_TEST(AttentionOf, AgreesWithDoubleOverSeveralBlocksOfKeys) {
   Problem p;
   p.T = 37;
   p.keys = 530;
@@ -260,19 +283,19 @@ TEST(Attention, AgreesWithDoubleOverSeveralBlocksOfKeys) {
   for (const double dropout_p : {0.0, 0.3}) {
     p.dropout_p = dropout_p;
     p.mask = Mask::kAdded;
-    expect_agrees<float>(p, Layout::kRows, kFloatTolerance);
+    expect_agrees<TypeParam>(p, Layout::kRows);
   }
   p.T = p.keys = 290;
   p.mask = Mask::kCausal;
-  expect_agrees<float>(p, Layout::kHeads, kFloatTolerance);
+  expect_agrees<TypeParam>(p, Layout::kHeads);
   p.D = 70;
   p.E = 66;
   p.T = 20;
   p.mask = Mask::kNone;
-  expect_agrees<float>(p, Layout::kColumns, kFloatTolerance);
+  expect_agrees<TypeParam>(p, Layout::kColumns);
 }
 
-TEST(Attention, CausalWithMoreKeysOrMoreQueries) {
+TYPED_TEST(AttentionOf, CausalWithMoreKeysOrMoreQueries) {
   Problem p;
   p.D = 8;
   p.E = 4;
@@ -280,7 +303,7 @@ TEST(Attention, CausalWithMoreKeysOrMoreQueries) {
   for (const auto& [T, keys] : {std::pair<int64_t, int64_t>{3, 300}, {40, 7}, {300, 260}, {1, 9}}) {
     p.T = T;
     p.keys = keys;
-    expect_agrees<float>(p, Layout::kRows, kFloatTolerance);
+    expect_agrees<TypeParam>(p, Layout::kRows);
   }
 }
 
@@ -294,7 +317,7 @@ TEST(Attention, LargeScores) {
   p.E = 4;
   p.spread = 15;
   p.scale = 1;
-  const Inputs in(p);
+  const Inputs<float> in(p);
   const Results<float> got = run<float>(p, in, Layout::kHeads);
   const Results<double> want = run<double>(p, in, Layout::kHeads);
   EXPECT_TRUE(near(got.y, want.y, 3e-5, 0));
@@ -304,7 +327,7 @@ TEST(Attention, LargeScores) {
       near(run<float>(p, in, Layout::kHeads).y, run<double>(p, in, Layout::kHeads).y, 3e-5, 0));
 }
 
-TEST(Attention, ARowThatSeesNothing) {
+TYPED_TEST(AttentionOf, ARowThatSeesNothing) {
   Problem p;
   p.H = 2;
   p.T = 3;
@@ -312,76 +335,77 @@ TEST(Attention, ARowThatSeesNothing) {
   p.D = 4;
   p.E = 2;
   p.mask = Mask::kAdded;
-  const Results<float> results = run<float>(p, Inputs(p), Layout::kHeads);
+  const Results<TypeParam> results = run<TypeParam>(p, Inputs<TypeParam>(p), Layout::kHeads);
   EXPECT_EQ(results.lse.back(), -kInf);
-  EXPECT_EQ(std::vector<float>(results.y.end() - 2, results.y.end()), std::vector<float>(2, 0));
-  EXPECT_EQ(std::vector<float>(results.dq.end() - 4, results.dq.end()), std::vector<float>(4, 0));
+  const std::vector<double> y = to_double(results.y), dq = to_double(results.dq);
+  EXPECT_EQ(std::vector<double>(y.end() - 2, y.end()), std::vector<double>(2, 0));
+  EXPECT_EQ(std::vector<double>(dq.end() - 4, dq.end()), std::vector<double>(4, 0));
 }
 
-TEST(Attention, NothingToSeeAndNobodyToLook) {
+TYPED_TEST(AttentionOf, NothingToSeeAndNobodyToLook) {
   Problem p;
   p.T = 3;
   p.keys = 0;
   p.E = 2;
-  const Results<float> no_keys = run<float>(p, Inputs(p), Layout::kHeads);
-  EXPECT_EQ(no_keys.y, std::vector<float>(6, 0));
-  EXPECT_EQ(no_keys.dq, std::vector<float>(3, 0));
+  const Results<TypeParam> no_keys = run<TypeParam>(p, Inputs<TypeParam>(p), Layout::kHeads);
+  EXPECT_EQ(to_double(no_keys.y), std::vector<double>(6, 0));
+  EXPECT_EQ(to_double(no_keys.dq), std::vector<double>(3, 0));
   p.T = 0;
   p.keys = 3;
-  const Results<float> no_rows = run<float>(p, Inputs(p), Layout::kHeads);
-  EXPECT_EQ(no_rows.dk, std::vector<float>(3, 0));
-  EXPECT_EQ(no_rows.dv, std::vector<float>(6, 0));
+  const Results<TypeParam> no_rows = run<TypeParam>(p, Inputs<TypeParam>(p), Layout::kHeads);
+  EXPECT_EQ(to_double(no_rows.dk), std::vector<double>(3, 0));
+  EXPECT_EQ(to_double(no_rows.dv), std::vector<double>(6, 0));
 }
 
-TEST(Attention, ANaNStaysInItsRow) {
+TYPED_TEST(AttentionOf, ANaNStaysInItsRow) {
   Problem p;
   p.T = 3;
   p.keys = 270;
   p.mask = Mask::kNone;
-  Inputs in(p);
+  Inputs<TypeParam> in(p);
   in.q[1] = std::nan("");
-  const Results<float> results = run<float>(p, in, Layout::kHeads);
+  const Results<TypeParam> results = run<TypeParam>(p, in, Layout::kHeads);
   EXPECT_TRUE(std::isnan(results.y[1]));
   EXPECT_TRUE(std::isnan(results.lse[1]));
   EXPECT_TRUE(std::isfinite(results.y[0]) && std::isfinite(results.y[2]));
 }
 
 // The row that sees keys 0 .. i, computed alone over those keys, as decoding does.
-TEST(Attention, ARowAloneHasTheSameBits) {
+TYPED_TEST(AttentionOf, ARowAloneHasTheSameBits) {
   Problem all;
   all.T = all.keys = 300;
   all.D = 24;
   all.E = 20;
   all.mask = Mask::kCausal;
-  const Inputs in(all);
-  const Results<float> together = run<float>(all, in, Layout::kHeads);
+  const Inputs<TypeParam> in(all);
+  const Results<TypeParam> together = run<TypeParam>(all, in, Layout::kHeads);
   for (const int64_t i : {0, 1, 30, 31, 32, 63, 254, 255, 256, 257, 299}) {
     Problem one = all;
     one.T = 1;
     one.keys = i + 1;
     one.mask = Mask::kNone;
-    Inputs part = in;
+    Inputs<TypeParam> part = in;
     part.q.assign(in.q.begin() + i * all.D, in.q.begin() + (i + 1) * all.D);
-    const Results<float> alone = run<float>(one, part, Layout::kHeads);
+    const Results<TypeParam> alone = run<TypeParam>(one, part, Layout::kHeads);
     const auto row = together.y.begin() + i * all.E;
-    EXPECT_TRUE(same_bits(alone.y, std::vector<float>(row, row + all.E))) << i;
+    EXPECT_TRUE(same_bits(alone.y, std::vector<TypeParam>(row, row + all.E))) << i;
     EXPECT_EQ(alone.lse[0], together.lse[static_cast<size_t>(i)]) << i;
   }
 }
 
-TEST(Attention, SameForAllThreadCounts) {
+TYPED_TEST(AttentionOf, SameForAllThreadCounts) {
   Problem p;
-  p.B = 3;
+  p.B = 2;
   p.H = 2;
   p.T = p.keys = 266;
-  p.D = p.E = 12;
+  p.D = p.E = 4;
   p.mask = Mask::kCausal;
   p.dropout_p = 0.1;
-  const Inputs in(p);
+  const Inputs<TypeParam> in(p);
   EXPECT_TRUE(same_for_all_thread_counts<float>([&] {
-    const Results<float> r = run<float>(p, in, Layout::kRows);
-    std::vector<float> all = r.y;
-    for (const std::vector<float>* part : {&r.dq, &r.dk, &r.dv, &r.lse}) {
+    const Results<TypeParam> r = run<TypeParam>(p, in, Layout::kRows);
+    std::vector<float> all = r.lse;
+    for (const std::vector<TypeParam>* part : {&r.y, &r.dq, &r.dk, &r.dv}) {
       all.insert(all.end(), part->begin(), part->end());
     }
     return all;
