@@ -2,10 +2,12 @@
 // row of each product. Beyond the block the learned positions shift with each id, and the context
 // is computed anew; the last layer then takes its queries and all that follows from the last row.
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "engine/ops.h"
+#include "engine/packed_linear.h"
 #include "models/decoder.h"
 #include "models/gpt.h"
 
@@ -17,57 +19,54 @@ Tensor last_row(const Tensor& x) {
   return narrow(x, 1, x.size(1) - 1, 1);
 }
 
-// A linear layer whose weight lies as the product for one row reads it: by columns, in the dtype
-// in which it takes part.
-class Projection {
- public:
-  Projection() = default;
-  Projection(const Tensor& weight, const Tensor& bias)
-      : weight_(weight.to(autocast_dtype().value_or(weight.dtype()))
-                    .transpose(0, 1)
-                    .contiguous()
-                    .transpose(0, 1)),
-        bias_(bias) {}
-  explicit Projection(const nn::Linear& layer) : Projection(layer.weight, layer.bias) {}
+PackedLinear packed(const nn::Linear& layer) {
+  return PackedLinear(layer.weight, layer.bias);
+}
 
-  // Outputs [start, start + length) alone.
-  Projection part(int64_t start, int64_t length) const {
-    Projection result;
-    result.weight_ = narrow(weight_, 0, start, length);
-    result.bias_ = bias_.defined() ? narrow(bias_, 0, start, length) : bias_;
-    return result;
+// Outputs [start, start + length) of a layer.
+PackedLinear packed(const nn::Linear& layer, int64_t start, int64_t length) {
+  return PackedLinear(narrow(layer.weight, 0, start, length),
+                      layer.bias.defined() ? narrow(layer.bias, 0, start, length) : Tensor());
+}
+
+// A block and its weights. Only the last one has its queries apart.
+struct Layer {
+  Layer(const Block& the_block, bool is_last, int64_t C)
+      : block(the_block),
+        queries(is_last ? packed(block.attn.c_attn, 0, C) : packed(block.attn.c_attn)),
+        c_proj(packed(block.attn.c_proj)),
+        c_fc(packed(block.mlp.c_fc)),
+        mlp_c_proj(packed(block.mlp.c_proj)) {
+    if (is_last) {
+      keys_values.emplace(packed(block.attn.c_attn, C, 2 * C));
+    }
   }
-  Tensor operator()(const Tensor& x) const { return linear(x, weight_, bias_); }
 
- private:
-  Tensor weight_, bias_;
+  const Block& block;
+  PackedLinear queries;  // and keys and values, unless they are apart
+  std::optional<PackedLinear> keys_values;
+  PackedLinear c_proj, c_fc, mlp_c_proj;
+  Tensor keys, values;  // (B, H, block_size, D), of which the positions seen are filled
 };
 
 class GPTDecoder : public Decoder {
  public:
   GPTDecoder(const GPT& model, int64_t batch)
-      : Decoder(batch, model.block_size()), model_(model), batch_(batch) {
-    const NoGradGuard no_grad;
+      : Decoder(batch, model.block_size()),
+        model_(model),
+        batch_(batch),
+        lm_head_(packed(model.lm_head)) {
     for (const Tensor& parameter : model.parameters()) {
       versions_.emplace_back(parameter, parameter.version());
     }
-    for (size_t i = 0; i < model.transformer.h.size(); ++i) {
-      const Block& block = model.transformer.h[i];
-      layers_.push_back({block, Projection(block.attn.c_attn), Projection(block.attn.c_proj),
-                         Projection(block.mlp.c_fc), Projection(block.mlp.c_proj)});
+    const size_t count = model.transformer.h.size();
+    layers_.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      layers_.emplace_back(model.transformer.h[i], i + 1 == count, model.config().n_embd);
     }
   }
 
  private:
-  struct Layer {
-    const Block& block;
-    Projection c_attn, c_proj, c_fc, mlp_c_proj;
-    Tensor keys = {}, values = {};  // (B, H, block_size, D), the positions seen are filled
-  };
-  struct Heads {
-    Tensor q, k, v;  // (B, H, T, D)
-  };
-
   Tensor logits(const Tensor& context, bool only_last_is_new) override {
     check_weights();
     const int64_t T = context.size(1);
@@ -78,7 +77,7 @@ class GPTDecoder : public Decoder {
     for (Layer& layer : layers_) {
       x = run(layer, x, first);  // (B, 1, C) after the last one
     }
-    return model_.lm_head(select(transformer.ln_f(x), 1, 0));  // (B, V)
+    return lm_head_(select(transformer.ln_f(x), 1, 0));  // (B, V)
   }
 
   void check_weights() const {
@@ -90,57 +89,72 @@ class GPTDecoder : public Decoder {
 
   // x (B, t, C) at positions first, first + 1, ... -> the block's result, of the last layer the
   // last row alone.
-  Tensor run(Layer& layer, const Tensor& x, int64_t first) {
-    const bool is_last = &layer == &layers_.back();
-    const Tensor attended = attend(layer, heads(layer, x, is_last), first);
-    const Tensor y = (is_last ? last_row(x) : x) + layer.c_proj(attended);
-    const Block& block = layer.block;
-    return y + layer.mlp_c_proj(block.mlp.gelu(layer.c_fc(block.ln_2(y))));
+  Tensor run(Layer& layer, const Tensor& x, int64_t first) const {
+    const Tensor attended = layer.c_proj(attend(layer, layer.block.ln_1(x), first));
+    const Tensor y = (layer.keys_values ? last_row(x) : x) + attended;
+    return y + layer.mlp_c_proj(layer.block.mlp.gelu(layer.c_fc(layer.block.ln_2(y))));
   }
 
-  // Queries, keys and values of x (B, t, C); with last_query_alone q is (B, H, 1, D).
-  Heads heads(const Layer& layer, const Tensor& x, bool last_query_alone) const {
-    const Tensor h = layer.block.ln_1(x);
-    const int64_t C = x.size(2);
-    std::vector<Tensor> parts;
-    if (last_query_alone && x.size(1) > 1) {
-      parts = split(layer.c_attn.part(C, 2 * C)(h), C, 2);
-      parts.insert(parts.begin(), layer.c_attn.part(0, C)(last_row(h)));
-    } else {
-      parts = split(layer.c_attn(h), C, 2);
+  // h (B, t, C) -> what its rows take from all positions so far (B, t, C), or (B, 1, C).
+  Tensor attend(Layer& layer, const Tensor& h, int64_t first) const {
+    const int64_t C = h.size(2);
+    if (layer.keys_values) {
+      return attend_last(layer, layer.queries(last_row(h)), (*layer.keys_values)(h), first);
     }
-    for (Tensor& part : parts) {
-      part = view(part, {batch_, part.size(1), model_.config().n_head, -1}).transpose(1, 2);
+    const Tensor qkv = layer.queries(h);  // (B, t, 3 C)
+    const Tensor kv = narrow(qkv, 2, C, 2 * C);
+    if (first > 0) {
+      return attend_last(layer, narrow(qkv, 2, 0, C), kv, first);
     }
-    return {parts[0], parts[1], parts[2]};
-  }
-
-  // Keeps the keys and values and returns what the queries, the last ones of the context, take
-  // from all so far: (B, queries, C).
-  Tensor attend(Layer& layer, const Heads& heads, int64_t first) const {
-    const int64_t t = heads.k.size(2), queries = heads.q.size(2);
-    Tensor k = heads.k, v = heads.v;
-    if (first > 0 || t < model_.block_size()) {  // a full block is of no use to the next id
-      k = keep(layer.keys, k, first);
-      v = keep(layer.values, v, first);
+    if (h.size(1) < model_.block_size()) {  // a full block is of no use to the next id
+      keep(layer, kv, first);
     }
     AttentionOptions options;
-    options.is_causal = queries > 1;  // one row, the last, sees all
-    const Tensor y = scaled_dot_product_attention(heads.q, k, v, options);  // (B, H, queries, D)
-    return reshape(y.transpose(1, 2), {batch_, queries, model_.config().n_embd});
+    options.is_causal = true;
+    return scaled_dot_product_attention_packed(qkv, model_.config().n_head, options);
   }
 
-  // Writes x (B, H, t, D) into the cache at `first` and returns all up to there.
-  Tensor keep(Tensor& cache, const Tensor& x, int64_t first) const {
-    if (!cache.defined()) {
-      cache = empty({batch_, x.size(1), model_.block_size(), x.size(3)}, x.dtype());
+  // One row of queries q (B, 1, C), which sees all before it and kv (B, t, 2 C) -> (B, 1, C).
+  Tensor attend_last(Layer& layer, const Tensor& q, const Tensor& kv, int64_t first) const {
+    const Shape& shape = q.shape();
+    const int64_t seen = first + kv.size(1);
+    Heads all = heads_of(kv);
+    if (first > 0 || seen < model_.block_size()) {
+      keep(layer, kv, first);
+      all = {narrow(layer.keys, 2, 0, seen), narrow(layer.values, 2, 0, seen)};
     }
-    copy_(narrow(cache, 2, first, x.size(2)), x);
-    return narrow(cache, 2, 0, first + x.size(2));
+    const Tensor y = scaled_dot_product_attention(heads(q), all.k, all.v);  // (B, H, 1, D)
+    return reshape(y.transpose(1, 2), shape);
+  }
+
+  struct Heads {
+    Tensor k, v;
+  };
+  // x (B, t, C) -> (B, H, t, D).
+  Tensor heads(const Tensor& x) const {
+    return view(x, {batch_, x.size(1), model_.config().n_head, -1}).transpose(1, 2);
+  }
+  // kv (B, t, 2 C) -> keys and values, (B, H, t, D) each.
+  Heads heads_of(const Tensor& kv) const {
+    const std::vector<Tensor> halves = chunk(kv, 2, 2);
+    return {heads(halves[0]), heads(halves[1])};
+  }
+
+  // Writes the keys and values kv (B, t, 2 C) of the positions from `first` into the cache.
+  void keep(Layer& layer, const Tensor& kv, int64_t first) const {
+    const Heads fresh = heads_of(kv);
+    if (!layer.keys.defined()) {
+      const Shape shape = {batch_, fresh.k.size(1), model_.block_size(), fresh.k.size(3)};
+      layer.keys = empty(shape, kv.dtype());
+      layer.values = empty(shape, kv.dtype());
+    }
+    copy_(narrow(layer.keys, 2, first, kv.size(1)), fresh.k);
+    copy_(narrow(layer.values, 2, first, kv.size(1)), fresh.v);
   }
 
   const GPT& model_;
   int64_t batch_;
+  PackedLinear lm_head_;
   std::vector<std::pair<Tensor, uint64_t>> versions_;
   std::vector<Layer> layers_;
 };
