@@ -101,6 +101,10 @@ DetectAnomaly::~DetectAnomaly() {
 
 Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
               BackwardFn fn) {
+  profile::Mark mark;
+  if (profile::current != nullptr) {
+    mark = profile::current->op(op, y, inputs);
+  }
   if (anomaly_mode) {
     check_forward(op, y, inputs);
   }
@@ -121,6 +125,7 @@ Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved
   auto node = std::make_shared<Node>(op, std::move(saved), std::move(fn));
   node->shape = y.shape();
   node->dtype = y.dtype();
+  node->mark = mark;
   node->edges.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (needs_grad[i]) {

@@ -180,6 +180,7 @@ class BackwardPass {
   }
 
   void visit(Node& node) {
+    const profile::BackwardScope scope(node.op, node.mark);
     Tensor dy;
     if (auto found = pending_.find(&node); found != pending_.end()) {
       dy = std::move(found->second);

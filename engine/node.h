@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/autograd.h"
+#include "engine/profile.h"
 #include "engine/tensor_impl.h"
 
 namespace chargrad {
@@ -43,6 +44,7 @@ struct Node {
   Saved saved;
   BackwardFn fn;
   bool freed = false;
+  profile::Mark mark;
   Shape shape;  // of the op's output
   DType dtype = kFloat32;
   std::vector<Hook> hooks;                // of the op's output

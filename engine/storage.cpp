@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/profile.h"
+
 namespace chargrad {
 namespace {
 
@@ -107,7 +109,11 @@ Pool& pool() {
 
 }  // namespace
 
-Storage::Storage(int64_t bytes) : data_(pool().take(rounded(bytes))), bytes_(bytes) {}
+Storage::Storage(int64_t bytes) : data_(pool().take(rounded(bytes))), bytes_(bytes) {
+  if (profile::current != nullptr) {
+    profile::current->allocated(bytes);
+  }
+}
 
 Storage::~Storage() {
   pool().give(data_, rounded(bytes_));

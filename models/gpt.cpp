@@ -65,8 +65,8 @@ Block::Block(const GPTConfig& config, Generator& generator)
 }
 
 Tensor Block::forward(const Tensor& x) const {
-  const Tensor y = x + attn.forward(ln_1(x));
-  return y + mlp.forward(ln_2(y));
+  const Tensor y = x + attn(ln_1(x));
+  return y + mlp(ln_2(y));
 }
 
 Transformer::Transformer(const GPTConfig& config, Generator& generator)
@@ -89,7 +89,7 @@ Tensor Transformer::forward(const Tensor& ids) const {
   const Tensor positions = wpe(arange(static_cast<double>(ids.size(1))));  // (T, C)
   Tensor x = drop(tokens + positions);                                     // (B, T, C)
   for (size_t i = 0; i < h.size(); ++i) {
-    x = h[i].forward(x);
+    x = h[i](x);
   }
   return ln_f(x);
 }
@@ -128,12 +128,12 @@ void GPT::init_gpt2(Generator& generator) {
 
 Tensor GPT::forward(const Tensor& ids) const {
   check_ids("GPT", ids);
-  return lm_head(transformer.forward(ids));  // (B, T, V)
+  return lm_head(transformer(ids));  // (B, T, V)
 }
 
 Tensor GPT::next_logits(const Tensor& ids) const {
   check_ids("GPT", ids);
-  return lm_head(select(transformer.forward(ids), 1, -1));  // (B, V)
+  return lm_head(select(transformer(ids), 1, -1));  // (B, V)
 }
 
 int64_t GPT::num_params() const {

@@ -25,10 +25,10 @@ struct GPTConfig {
 };
 
 // x (B, T, C) -> (B, T, C); position t sees 0 .. t.
-class CausalSelfAttention : public nn::Module {
+class CausalSelfAttention : public nn::Layer {
  public:
   CausalSelfAttention(const GPTConfig& config, Generator& generator);
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(const Tensor& x) const override;
 
   nn::Linear c_attn;  // C -> 3 C: queries, keys, values
   nn::Linear c_proj;  // C -> C
@@ -40,10 +40,10 @@ class CausalSelfAttention : public nn::Module {
 };
 
 // x (B, T, C) -> (B, T, C) through 4 C hidden units.
-class MLP : public nn::Module {
+class MLP : public nn::Layer {
  public:
   MLP(const GPTConfig& config, Generator& generator);
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(const Tensor& x) const override;
 
   nn::Linear c_fc;
   nn::GELU gelu;
@@ -54,10 +54,10 @@ class MLP : public nn::Module {
 };
 
 // x + attn(ln_1(x)), then x + mlp(ln_2(x)).
-class Block : public nn::Module {
+class Block : public nn::Layer {
  public:
   Block(const GPTConfig& config, Generator& generator);
-  Tensor forward(const Tensor& x) const;
+  Tensor forward(const Tensor& x) const override;
 
   nn::LayerNorm ln_1;
   CausalSelfAttention attn;
@@ -66,11 +66,11 @@ class Block : public nn::Module {
 };
 
 // What nanoGPT keeps under "transformer".
-class Transformer : public nn::Module {
+class Transformer : public nn::Layer {
  public:
   Transformer(const GPTConfig& config, Generator& generator);
   // ids (B, T) -> (B, T, C), normalised.
-  Tensor forward(const Tensor& ids) const;
+  Tensor forward(const Tensor& ids) const override;
 
   nn::Embedding wte;
   nn::Embedding wpe;

@@ -44,6 +44,16 @@ std::vector<Tensor> Module::parameters() const {
   return result;
 }
 
+std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {
+  std::vector<std::pair<std::string, const Module*>> result = {{"", this}};
+  for (const auto& [name, child] : modules_) {
+    for (const auto& [below, module] : child->named_modules()) {
+      result.emplace_back(below.empty() ? name : name + "." + below, module);
+    }
+  }
+  return result;
+}
+
 NamedTensors Module::state_dict() const {
   NamedTensors result;
   visit("", [&](const std::string& name, const Entry& entry) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/profile.h"
 #include "engine/tensor.h"
 
 namespace chargrad::nn {
@@ -27,6 +28,9 @@ class Module {
   NamedTensors named_parameters() const;
   std::vector<Tensor> parameters() const;
   NamedTensors named_buffers() const;
+
+  // This module under the name "" and all below, with names as in "mlp.c_fc"; parents first.
+  std::vector<std::pair<std::string, const Module*>> named_modules() const;
 
   // Parameters and buffers, a tied weight under each of its names.
   NamedTensors state_dict() const;
@@ -79,7 +83,11 @@ class Module {
 class Layer : public Module {
  public:
   virtual Tensor forward(const Tensor& x) const = 0;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  // Called so, a layer is a scope of a profile that knows its name.
+  Tensor operator()(const Tensor& x) const {
+    const profile::Scope scope(profile::Object{static_cast<const Module*>(this)});
+    return forward(x);
+  }
 };
 
 }  // namespace chargrad::nn

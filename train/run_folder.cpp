@@ -25,8 +25,9 @@ bool is_checkpoint_name(const std::string& name) {
 // only a part is left is not to be taken for a whole one.
 const std::vector<std::string> kLinks{"last", "best"};
 // The rest, besides the lock.
-const std::vector<std::string> kOthers{"settings.json", "metrics.jsonl", "settings.json.tmp",
-                                       "last.tmp",      "best.tmp",      kPending};
+const std::vector<std::string> kOthers{"settings.json",  "metrics.jsonl", "settings.json.tmp",
+                                       "last.tmp",       "best.tmp",      "trace.json",
+                                       "trace.json.tmp", kPending};
 
 // Names of the checkpoints in the folder, oldest first.
 std::vector<std::string> checkpoints(const fs::path& path) {

@@ -22,6 +22,7 @@ class RunFolder {
   static RunFolder resume(const std::filesystem::path& path);
 
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path trace_file() const { return path_ / "trace.json"; }
   const std::filesystem::path& path() const { return path_; }
 
   // Makes this text the run's settings.json, in one step.

@@ -105,6 +105,9 @@ void add_watching(SettingList& list, TrainSettings& s) {
   list.whole("log_interval", s.log_interval, {1, kMostIters}, "iterations", "Between loss lines");
   list.real("checkpoint_minutes", s.checkpoint_minutes, kMinutes, "minutes",
             "A checkpoint at least this often; 0: at evaluations only");
+  list.whole("profile", s.profile, {0, kMostIters}, "iterations",
+             "Measure so many, print where their time goes, write DIR/trace.json; 0: off")
+      .asked_each_time();
 }
 
 // What both programs have.

@@ -48,6 +48,7 @@ struct TrainSettings {
   bool eval_only = false;
   int64_t log_interval = 1;
   double checkpoint_minutes = 5.0;
+  int64_t profile = 0;
 
   int64_t seed = 1337;
   std::string dtype = "auto";  // After resolving, what it stands for here.

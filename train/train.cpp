@@ -73,6 +73,10 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
     out->info(eval_line(m.iter, m.train_loss, m.val_loss));
     out->flush();
   };
+  events.on_profile = [out](const std::string& text, const std::filesystem::path& trace) {
+    out->info("{}trace: {} (ui.perfetto.dev opens it)", text, trace.string());
+    out->flush();
+  };
   events.on_warning = [](const std::string& message) {
     fmt::print(stderr, "train: {}\n", message);
   };

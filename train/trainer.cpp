@@ -27,6 +27,13 @@ DType product_dtype(const TrainSettings& settings) {
   return settings.dtype == "bfloat16" ? kBFloat16 : parameter_dtype(settings);
 }
 
+// f(), as a part of the step that --profile shows.
+template <class F>
+auto in_scope(std::string_view name, const F& f) {
+  const profile::Scope scope(name);
+  return f();
+}
+
 LoadedModel fresh_model(const TrainSettings& settings, const data::Vocab& vocab) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const ModelConfig config = model_config(settings, vocab.size());
@@ -51,6 +58,9 @@ Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, Tr
   options.beta2 = settings_.beta2;
   options.weight_decay = settings_.weight_decay;
   optimizer_ = std::make_unique<optim::AdamW>(model_->named_parameters(), options);
+  if (settings_.profile > 0) {
+    profile_ = std::make_unique<StepProfile>(settings_.profile, *model_);
+  }
 }
 
 Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, TrainEvents events)
@@ -118,7 +128,11 @@ StopReason Trainer::run(RunFolder& folder) {
       last_save = Clock::now();
     }
     step(output);
+    if (profile_ && profile_->done()) {
+      finish_profile(output);
+    }
   }
+  finish_profile(output);
   attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
   if (!is_saved()) {
@@ -195,23 +209,39 @@ double Trainer::accumulate_gradients() {
   micro_steps_.clear();
   for (int64_t i = 0; i < settings_.gradient_accumulation_steps; ++i) {
     micro_steps_.push_back({state_.batch, default_generator().dropout_calls()});
-    const Tensor micro_loss = loss(batches_.at(data::Split::kTrain, state_.batch)) / micro_steps;
+    const Batch batch =
+        in_scope("data", [&] { return batches_.at(data::Split::kTrain, state_.batch); });
+    const Tensor micro_loss = in_scope("forward", [&] { return loss(batch) / micro_steps; });
     sum += micro_loss.item();
-    state_.batch = batches_.draw(data::Split::kTrain, default_generator());
-    micro_loss.backward();
+    state_.batch =
+        in_scope("data", [&] { return batches_.draw(data::Split::kTrain, default_generator()); });
+    in_scope("backward", [&] { micro_loss.backward(); });
   }
   return sum;
 }
 
+void Trainer::finish_profile(Output& output) {
+  if (profile_ && profile_->measured() > 0) {
+    const std::filesystem::path trace = output.folder.trace_file();
+    attempt([&] { replace_file(trace, profile_->trace()); });
+    if (events_.on_profile) {
+      events_.on_profile(profile_->text(), trace);
+    }
+  }
+  profile_ = nullptr;
+}
+
 void Trainer::step(Output& output) {
+  const profile::Recording recording(profile_ ? profile_->next_step() : nullptr);
+  const profile::Scope whole("step");
   const auto start = Clock::now();
   const int64_t iter = state_.next_iter;
   const double learning_rate = schedule_.at(iter);
   const double mean_loss = accumulate_gradients();
-  const double norm = optim::grad_norm(model_->parameters());
+  const double norm = in_scope("optimizer", [&] { return optim::grad_norm(model_->parameters()); });
   if (std::isfinite(mean_loss) && std::isfinite(norm)) {
     optimizer_->set_learning_rate(learning_rate);
-    optimizer_->step(optim::clip_factor(norm, settings_.grad_clip));
+    in_scope("optimizer", [&] { optimizer_->step(optim::clip_factor(norm, settings_.grad_clip)); });
   } else {
     handle_nonfinite(mean_loss, norm);
   }

@@ -16,6 +16,7 @@
 #include "train/optim/schedule.h"
 #include "train/run_folder.h"
 #include "train/settings.h"
+#include "train/step_profile.h"
 #include "train/trainer_state.h"
 
 namespace chargrad::train {
@@ -24,6 +25,8 @@ namespace chargrad::train {
 struct TrainEvents {
   std::function<void(const IterMetrics&)> on_iter;  // every log_interval iterations
   std::function<void(const EvalMetrics&)> on_eval;
+  // The tables of --profile, once, and where the trace is.
+  std::function<void(const std::string& text, const std::filesystem::path& trace)> on_profile;
   // One sentence about something that went wrong and was survived.
   std::function<void(const std::string&)> on_warning;
   // 0, or the signal that asks for a stop.
@@ -84,6 +87,8 @@ class Trainer {
   // Says what was not finite, naming the first op that made it; throws if that is once too often.
   void handle_nonfinite(double mean_loss, double norm);
   std::string first_nonfinite_op();
+  // Tells of the profile, if one was measured, and ends it.
+  void finish_profile(Output& output);
   void save(Output& output);
   void save_if_changed(Output& output);
   bool is_saved() const { return saved_ == std::pair(state_.next_iter, state_.eval_done); }
@@ -101,6 +106,7 @@ class Trainer {
   std::unique_ptr<LanguageModel> model_;
   std::unique_ptr<optim::AdamW> optimizer_;
   optim::Schedule schedule_;
+  std::unique_ptr<StepProfile> profile_;  // null without --profile, and after it
   TrainerState state_;
   // What each micro-step of this iteration began with.
   struct MicroStep {

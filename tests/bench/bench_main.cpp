@@ -6,6 +6,8 @@
 // bench --serve_text=RECIPE,DTYPE,START,THREADS
 //     reads numbers of characters, draws so many each time after START random ones and answers with
 //     the seconds and the seconds of processor time that all took together.
+// bench --scale
+//     prints how time and memory grow with the sizes of the model and of the text.
 // CHARGRAD_CPU names the tier.
 #include <benchmark/benchmark.h>
 
@@ -78,6 +80,10 @@ int run(int argc, char** argv) {
     if (argc == 2 && std::string(argv[1]).rfind(flag, 0) == 0) {
       return serves(argv[1] + flag.size());
     }
+  }
+  if (argc == 2 && std::string(argv[1]) == "--scale") {
+    print_scale();
+    return 0;
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) {

@@ -53,13 +53,19 @@ TrainingStep::TrainingStep(const Recipe& recipe, DType dtype, double dropout)
 }
 
 double TrainingStep::run() {
+  const profile::Scope step("step");
   Tensor loss;
   {
+    const profile::Scope scope("forward");
     const AutocastGuard autocast(dtype_);
     loss = model_.loss(ids_, targets_);
   }
   const double value = loss.item();
-  loss.backward();
+  {
+    const profile::Scope scope("backward");
+    loss.backward();
+  }
+  const profile::Scope scope("optimizer");
   optimizer_.step(optim::clip_factor(optim::grad_norm(model_.parameters()), 1.0));
   model_.zero_grad();
   return value;

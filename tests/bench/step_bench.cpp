@@ -1,4 +1,4 @@
-// The whole training step of both models, and sampling.
+// The whole training step of both models, its phases, and sampling.
 #include <benchmark/benchmark.h>
 
 #include "engine/ops.h"
@@ -7,6 +7,7 @@
 #include "tests/bench/families.h"
 #include "tests/bench/machine.h"
 #include "tests/bench/recipes.h"
+#include "train/step_profile.h"
 
 namespace chargrad::bench {
 namespace {
@@ -42,6 +43,28 @@ void step(benchmark::State& state, const Recipe& r, StepOptions options) {
   state.counters["tensors_MiB"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
 }
 
+// Counters: milliseconds of each phase in a step, forward and backward together.
+void phases(benchmark::State& state, const Recipe& r, StepOptions options) {
+  TrainingStep training(r, options.dtype, options.dropout);
+  profile::Profiler::Names names;
+  for (const auto& [name, module] : training.model().named_modules()) {
+    names.emplace(module, name);
+  }
+  for (int i = 0; i < 2; ++i) {
+    training.run();
+  }
+  profile::Profiler profiler(names);
+  for (auto _ : state) {
+    const profile::Recording recording(&profiler);
+    training.run();
+  }
+  for (const train::Phase& phase : train::phases_of(profiler.rows())) {
+    const int64_t nanoseconds = phase.forward.nanoseconds + phase.backward.nanoseconds;
+    state.counters[phase.name] =
+        static_cast<double>(nanoseconds) * 1e-6 / static_cast<double>(state.iterations());
+  }
+}
+
 struct TextOptions {
   DType dtype;
   int64_t streams;
@@ -75,6 +98,15 @@ void add_step(const Recipe& r, StepOptions options) {
       });
 }
 
+void add_phases(const Recipe& r, StepOptions options) {
+  const std::string name = "phases/" + r.name + "/" + std::string(dtype_name(options.dtype));
+  benchmark::RegisterBenchmark(
+      name.c_str(), [&r, options](benchmark::State& state) { phases(state, r, options); })
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond)
+      ->Iterations(r.name == "baby" ? 2 : 20);
+}
+
 void add_sample(const std::string& name, const Recipe& r, TextOptions options) {
   benchmark::RegisterBenchmark(
       name.c_str(), [&r, options](benchmark::State& state) { sample(state, r, options); })
@@ -92,6 +124,7 @@ void add_steps() {
       }
     }
     for (const DType dtype : {kFloat32, kBFloat16}) {
+      add_phases(r, {dtype, 0});
       const int64_t block = r.config.block_size;
       const std::string name = "sample/" + r.name + "/" + std::string(dtype_name(dtype));
       add_sample(name + "/within_block", r, {dtype, 1, 1, block - 1});

@@ -219,5 +219,40 @@ TEST(ModuleList, KeepsOrderAndNames) {
   EXPECT_EQ(list[1].weight.shape(), (Shape{2, 1}));
 }
 
+TEST(Module, NamedModulesParentsFirst) {
+  Net net;
+  Sequential outer(Layers().add<Linear>(2, 2).add<ReLU>().take());
+  net.register_module("outer", outer);
+  std::vector<std::string> names;
+  for (const auto& [name, module] : net.named_modules()) {
+    names.push_back(name);
+  }
+  EXPECT_THAT(names, ElementsAre("", "first", "second", "drop", "outer", "outer.0", "outer.1"));
+  EXPECT_EQ(net.named_modules()[1].second, &net.first);
+}
+
+TEST(Layer, IsAScopeOfAProfileThatKnowsIt) {
+  const NoGradGuard no_grad;
+  const Net net;
+  const Linear other(2, 2);
+  profile::Profiler::Names names;
+  for (const auto& [name, module] : net.named_modules()) {
+    names.emplace(module, name);
+  }
+  profile::Profiler profiler(names);
+  {
+    const profile::Recording recording(&profiler);
+    net.second(ones({1, 2}));
+    other(ones({1, 2}));
+  }
+  std::vector<std::string> scopes;
+  for (const profile::Row& row : profiler.rows()) {
+    if (row.op == "linear") {
+      scopes.push_back(row.scope);
+    }
+  }
+  EXPECT_THAT(scopes, ElementsAre("", "second"));
+}
+
 }  // namespace
 }  // namespace chargrad::nn
