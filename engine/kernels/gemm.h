@@ -23,7 +23,7 @@ namespace chargrad::kernels {
 
 inline constexpr int64_t kLongK = 4096;
 inline constexpr int64_t kStretchK = 256;
-inline constexpr int64_t kStretchKBFloat16 = 1024;
+inline constexpr int64_t kStretchKBFloat16 = 512;
 
 // Element (i, j) is data[i * row_stride + j * column_stride]; any strides, zero and negative too.
 template <class S>

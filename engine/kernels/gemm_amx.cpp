@@ -234,7 +234,8 @@ HWY_POP_ATTRIBUTES
 namespace chargrad::kernels {
 
 const PairTileKernels& pair_tile_kernels_amx() {
-  static constexpr PairTileKernels kTable = {&multiply_panel<float>, &multiply_panel<bfloat16>};
+  static constexpr PairTileKernels kTable = {&multiply_panel<float>, &multiply_panel<bfloat16>,
+                                             /*reads_rows=*/true};
   return kTable;
 }
 

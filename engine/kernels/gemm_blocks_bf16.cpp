@@ -1,5 +1,16 @@
 // Cuts a bfloat16 product into blocks, packs what the register tile reads, and hands the blocks to
 // the threads.
+//
+// Measured 2026-11-29 on AMD EPYC (Zen 4, family 25 model 17), one thread, processor time, best of
+// several on a busy machine; the peak of the dot product unit in the same runs was 227-236 GF/s:
+//   768 rows, widths 128 to 512 (a small GPT): 224-231 GF/s forward, 223-232 input gradient,
+//     207-217 weight gradient;
+//   16384 rows, widths 384 to 1536: 221-228 forward, 223-229 input gradient, 190-203 weight
+//     gradient, which reads both operands from memory once;
+//   a head of 65 columns: 177-181 forward, 191-211 input gradient, 145-178 weight gradient.
+// What lost: A of weight gradients in rows of pairs instead of panels (80 % of the peak against
+// 86), stretches of 1024 and 2048 (1 and 3 % slower in weight gradients than 512), huge pages for
+// the packed operands (no difference).
 #include <algorithm>
 
 #include "engine/kernels/gemm_product.h"
@@ -11,17 +22,16 @@ namespace chargrad::kernels {
 namespace {
 
 // Rows of one chunk: at K = 1536 a block of A of 295 kB, beside a panel of B of 197 kB in the
-// second cache. A K so long that both would not fit gets half of it.
+// second cache. A K so long that both would not fit gets half of it. Where A is packed, a chunk is
+// one panel of it.
 constexpr int64_t kChunkRows = 96;
 constexpr int64_t kLongRow = 2048;
 // Up to this many rows reading B bounds the speed, and each panel is packed right before its use.
 constexpr int64_t kFewRows = 24;
 // Elements of a packed operand (8 MB): larger ones are packed and used in parts.
 constexpr int64_t kPackedSize = int64_t{1} << 22;
-// Rows of k that one chunk packs: two cache lines of a packed row of A.
+// Rows of k that one chunk packs.
 constexpr int64_t kPackChunk = 64;
-// Added to packed rows of A: with a power of two from row to row they would share few cache sets.
-constexpr int64_t kRowPadding = 32;
 
 template <class C>
 void multiply_panel(const PairTileKernels& t, const PairPanelArgs<C>& args) {
@@ -37,75 +47,34 @@ int64_t stretch(int64_t K) {
   return K > kLongK ? kStretchKBFloat16 : K;
 }
 
-// Whether the register tile can read A in place.
-template <class C>
-bool has_pair_rows(const Product<bfloat16, C>& p) {
-  return p.a.column_stride == 1 && p.K % 2 == 0;
-}
-
-// Rows of pairs of A for k in [k0, k1).
-struct PackedRows {
+// A block of rows of A as the register tile reads it.
+struct RowsOfA {
   const bfloat16* data;
-  int64_t ld;
+  int64_t row_stride;
+  int64_t pair_stride;
 };
 
-// The part of C that `p` describes, over k in [k0, k1), panel by panel.
-template <class C>
-void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int64_t k0, int64_t k1,
-                    const PackedRows& a, const PairPanels& b, int64_t first, int64_t last) {
-  const int64_t pairs = (k1 - k0 + 1) / 2;
-  for (int64_t panel = first; panel < last; ++panel) {
-    const int64_t j = panel * kPairPanelColumns;
-    PairPanelArgs<C> args = {};
-    args.rows = p.M;
-    args.columns = std::min(kPairPanelColumns, b.columns - j);
-    args.pairs = pairs;
-    args.a = a.data;
-    args.a_row_stride = a.ld;
-    args.a_pair_stride = 2;
-    args.b = b.data + j * pairs * 2;
-    args.ldb = panel_ld(b.columns, panel);
-    args.c = p.c + j;
-    args.ldc = p.ldc;
-    args.bias = p.bias == nullptr ? nullptr : p.bias + j;
-    args.mode = k0 == 0 ? SumMode::kBegin : SumMode::kAdd;
-    multiply_panel(t, args);
-  }
-}
+// Where A is read: rows, its own or copied, or panels of A^T. Both begin with k = first_k.
+struct SourceA {
+  const bfloat16* rows_data;
+  int64_t ld;
+  PairPanels panels;  // Without data if A is read in rows.
+  int64_t first_k;
 
-// All of A, in place or packed by this thread.
-template <class C>
-PackedRows all_pair_rows(const Product<bfloat16, C>& p) {
-  if (has_pair_rows(p)) {
-    return {p.a.data, p.a.row_stride};
-  }
-  thread_local Scratch scratch;
-  const int64_t ld = round_up(p.K, 2) + kRowPadding;
-  bfloat16* const rows = scratch.bfloat16s(p.M * ld);
-  pack_pair_rows(p.a, p.M, p.K, rows, ld);
-  return {rows, ld};
-}
-
-// Few rows: a chunk is one panel of B.
-template <class C>
-void multiply_few_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
-  const PackedRows a = all_pair_rows(whole);
-  for_chunks(run, ceil_div(whole.N, kPairPanelColumns), [&](int64_t panel) {
-    const int64_t j = panel * kPairPanelColumns;
-    const Product<bfloat16, C> p =
-        whole.part(0, whole.M, j, std::min(kPairPanelColumns, whole.N - j));
-    thread_local Scratch scratch_b;
-    for (int64_t k0 = 0, k1 = 0; k0 < p.K; k0 = k1) {
-      k1 = std::min(p.K, k0 + stretch(p.K));
-      const PairPanels b = {scratch_b.bfloat16s(panels_size(k1 - k0, p.N)), k1 - k0, p.N};
-      pack_pairs(p.from(p.b, k0, 0), b, 0, k1 - k0, 0, 1);
-      multiply_block(t, p, k0, k1, {a.data + k0, a.ld}, b, 0, 1);
+  bool in_panels() const { return panels.data != nullptr; }
+  // Rows from i on, pairs from k on. Requires: i begins a panel if there are any.
+  RowsOfA rows(int64_t i, int64_t k) const {
+    if (!in_panels()) {
+      return {rows_data + i * ld + (k - first_k), ld, 2};
     }
-  });
-}
+    const int64_t panel_stride = panel_ld(panels.columns, i / kPairPanelColumns);
+    return {panels.data + i * round_up(panels.depth, 2) + (k - first_k) / 2 * panel_stride, 2,
+            panel_stride};
+  }
+};
 
-// Packs B in chunks that read memory in one stream each.
-struct PackB {
+// Packs a matrix in chunks that read memory in one stream each.
+struct Packing {
   MatrixView<bfloat16> m;
   PairPanels to;
 
@@ -123,43 +92,138 @@ struct PackB {
   }
 };
 
-// The same for A, (rows, depth).
-struct PackA {
-  MatrixView<bfloat16> m;
-  int64_t rows;
-  int64_t depth;
-  bfloat16* to;  // Null where A is read in place.
-  int64_t ld;
-
-  bool by_rows() const { return m.column_stride == 1; }
-  int64_t chunks() const {
-    return to == nullptr ? 0 : by_rows() ? ceil_div(rows, kChunkRows) : ceil_div(depth, kPackChunk);
-  }
-  void run(int64_t chunk) const {
-    if (by_rows()) {
-      const int64_t i = chunk * kChunkRows;
-      pack_pair_rows({m.data + i * m.row_stride, m.row_stride, 1}, std::min(kChunkRows, rows - i),
-                     depth, to + i * ld, ld);
-    } else {
-      const int64_t k = chunk * kPackChunk;
-      pack_pair_rows({m.data + k * m.column_stride, m.row_stride, m.column_stride}, rows,
-                     std::min(kPackChunk, depth - k), to + k, ld);
+// The same for A (rows, depth), which the register tile can read in place if its rows are
+// contiguous and `depth` is even. Rows of an odd depth are copied, others become panels of A^T.
+class PackingA {
+ public:
+  PackingA(const MatrixView<bfloat16>& a, int64_t rows, int64_t depth, int64_t first_k,
+           Scratch& scratch)
+      : a_(a), rows_(rows), depth_(depth), first_k_(first_k) {
+    if (a.column_stride != 1) {
+      panels_ = {transposed(a), {scratch.bfloat16s(panels_size(depth, rows)), depth, rows}};
+    } else if (depth % 2 != 0) {
+      copied_ = scratch.bfloat16s(rows * (depth + 1));
     }
   }
+  static bool needed(const MatrixView<bfloat16>& a, int64_t depth) {
+    return a.column_stride != 1 || depth % 2 != 0;
+  }
+
+  int64_t chunks() const {
+    return copied_ != nullptr           ? ceil_div(rows_, kChunkRows)
+           : panels_.to.data != nullptr ? panels_.chunks()
+                                        : 0;
+  }
+  void run(int64_t chunk) const {
+    if (copied_ == nullptr) {
+      panels_.run(chunk);
+      return;
+    }
+    const int64_t i = chunk * kChunkRows;
+    pack_pair_rows(Product<bfloat16>::from(a_, i, 0), std::min(kChunkRows, rows_ - i), depth_,
+                   copied_ + i * (depth_ + 1), depth_ + 1);
+  }
+  SourceA source() const {
+    return {copied_ != nullptr ? copied_ : a_.data, copied_ != nullptr ? depth_ + 1 : a_.row_stride,
+            panels_.to, first_k_};
+  }
+
+ private:
+  MatrixView<bfloat16> a_;
+  int64_t rows_;
+  int64_t depth_;
+  int64_t first_k_;
+  Packing panels_ = {};
+  bfloat16* copied_ = nullptr;
 };
+
+// A whole A, packed by this thread where it must be.
+template <class C>
+SourceA whole_a(const Product<bfloat16, C>& p) {
+  thread_local Scratch scratch;
+  const PackingA packing(p.a, p.M, p.K, 0, scratch);
+  for (int64_t chunk = 0; chunk < packing.chunks(); ++chunk) {
+    packing.run(chunk);
+  }
+  return packing.source();
+}
+
+// `rows` rows of A from i on, which serve several panels of B. Panels of A are turned into rows
+// for a register tile that would do so again for each panel.
+RowsOfA rows_for_many_panels(const PairTileKernels& t, const SourceA& a, int64_t i, int64_t rows,
+                             int64_t k0, int64_t k1) {
+  const RowsOfA from = a.rows(i, k0);
+  if (!a.in_panels() || !t.reads_rows) {
+    return from;
+  }
+  thread_local Scratch scratch;
+  const int64_t pairs = ceil_div(k1 - k0, 2);
+  bfloat16* const to = scratch.bfloat16s(rows * pairs * 2);
+  transpose_pairs(from.data, from.row_stride, from.pair_stride, rows, pairs, to, 2 * pairs);
+  return {to, 2 * pairs, 2};
+}
+
+// The part of C that `p` describes, over k in [k0, k1), panels [first, last).
+template <class C>
+void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int64_t k0, int64_t k1,
+                    const RowsOfA& a, const PairPanels& b, int64_t first, int64_t last) {
+  const int64_t pairs = ceil_div(k1 - k0, 2);
+  for (int64_t panel = first; panel < last; ++panel) {
+    const int64_t j = panel * kPairPanelColumns;
+    PairPanelArgs<C> args = {};
+    args.rows = p.M;
+    args.columns = std::min(kPairPanelColumns, b.columns - j);
+    args.pairs = pairs;
+    args.a = a.data;
+    args.a_row_stride = a.row_stride;
+    args.a_pair_stride = a.pair_stride;
+    args.b = b.data + j * pairs * 2;
+    args.ldb = panel_ld(b.columns, panel);
+    args.c = p.c + j;
+    args.ldc = p.ldc;
+    args.bias = p.bias == nullptr ? nullptr : p.bias + j;
+    args.mode = k0 == 0 ? SumMode::kBegin : SumMode::kAdd;
+    multiply_panel(t, args);
+  }
+}
+
+// Few rows: a chunk is one panel of B.
+template <class C>
+void multiply_few_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
+  const SourceA a = whole_a(whole);
+  for_chunks(run, ceil_div(whole.N, kPairPanelColumns), [&](int64_t panel) {
+    const int64_t j = panel * kPairPanelColumns;
+    const Product<bfloat16, C> p =
+        whole.part(0, whole.M, j, std::min(kPairPanelColumns, whole.N - j));
+    thread_local Scratch scratch_b;
+    for (int64_t k0 = 0, k1 = 0; k0 < p.K; k0 = k1) {
+      k1 = std::min(p.K, k0 + stretch(p.K));
+      const PairPanels b = {scratch_b.bfloat16s(panels_size(k1 - k0, p.N)), k1 - k0, p.N};
+      pack_pairs(p.from(p.b, k0, 0), b, 0, k1 - k0, 0, 1);
+      const int64_t rows = a.in_panels() ? kPairPanelColumns : p.M;
+      for (int64_t i = 0; i < p.M; i += rows) {
+        multiply_block(t, p.part(i, std::min(rows, p.M - i), 0, p.N), k0, k1, a.rows(i, k0), b, 0,
+                       1);
+      }
+    }
+  });
+}
 
 // All of C, over k in [k0, k1). A chunk is some rows and some panels.
 template <class C>
 void multiply_blocks(const PairTileKernels& t, const Product<bfloat16, C>& whole, int64_t k0,
-                     int64_t k1, const PackedRows& a, const PairPanels& b, Run run) {
-  const int64_t rows = k1 - k0 > kLongRow ? kChunkRows / 2 : kChunkRows;
+                     int64_t k1, const SourceA& a, const PairPanels& b, Run run) {
+  const int64_t rows = a.in_panels()        ? kPairPanelColumns
+                       : k1 - k0 > kLongRow ? kChunkRows / 2
+                                            : kChunkRows;
   const int64_t row_chunks = ceil_div(whole.M, rows);
   const int64_t panels = ceil_div(whole.N, kPairPanelColumns);
   const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
   for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
     const int64_t i = chunk / column_chunks * rows, column_chunk = chunk % column_chunks;
-    multiply_block(t, whole.part(i, std::min(rows, whole.M - i), 0, whole.N), k0, k1,
-                   {a.data + i * a.ld, a.ld}, b, column_chunk * panels / column_chunks,
+    const Product<bfloat16, C> p = whole.part(i, std::min(rows, whole.M - i), 0, whole.N);
+    multiply_block(t, p, k0, k1, rows_for_many_panels(t, a, i, p.M, k0, k1), b,
+                   column_chunk * panels / column_chunks,
                    (column_chunk + 1) * panels / column_chunks);
   });
 }
@@ -169,21 +233,15 @@ template <class C>
 void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
   thread_local Scratch scratch_a, scratch_b;
   const int64_t depth = stretch(whole.K);
-  const bool pack_a = !has_pair_rows(whole);
-  const int64_t lda = round_up(depth, 2) + kRowPadding;
-  bfloat16* const packed_a = pack_a ? scratch_a.bfloat16s(whole.M * lda) : nullptr;
   bfloat16* const packed_b = scratch_b.bfloat16s(panels_size(depth, whole.N));
-
-  for (int64_t k0 = 0; k0 < whole.K; k0 += depth) {
-    const int64_t k1 = std::min(whole.K, k0 + depth);
-    const PackA a = {whole.from(whole.a, 0, k0), whole.M, k1 - k0, packed_a, lda};
-    const PackB b = {whole.from(whole.b, k0, 0), {packed_b, k1 - k0, whole.N}};
+  for (int64_t k0 = 0, k1 = 0; k0 < whole.K; k0 = k1) {
+    k1 = std::min(whole.K, k0 + depth);
+    const PackingA a(whole.from(whole.a, 0, k0), whole.M, k1 - k0, k0, scratch_a);
+    const Packing b = {whole.from(whole.b, k0, 0), {packed_b, k1 - k0, whole.N}};
     for_chunks(run, a.chunks() + b.chunks(), [&](int64_t chunk) {
       chunk < a.chunks() ? a.run(chunk) : b.run(chunk - a.chunks());
     });
-    multiply_blocks(t, whole, k0, k1,
-                    pack_a ? PackedRows{packed_a, lda} : PackedRows{a.m.data, a.m.row_stride}, b.to,
-                    run);
+    multiply_blocks(t, whole, k0, k1, a.source(), b.to, run);
   }
 }
 
@@ -195,10 +253,10 @@ PairPanels packed_part(const void* packed, int64_t N, int64_t k0, int64_t k1) {
 
 template <class C>
 void multiply_packed(const PairTileKernels& t, const Product<bfloat16, C>& p, Run run) {
-  const PackedRows a = all_pair_rows(p);
+  const SourceA a = whole_a(p);
   for (int64_t k0 = 0, k1 = 0; k0 < p.K; k0 = k1) {
     k1 = std::min(p.K, k0 + stretch(p.K));
-    multiply_blocks(t, p, k0, k1, {a.data + k0, a.ld}, packed_part(p.packed_b, p.N, k0, k1), run);
+    multiply_blocks(t, p, k0, k1, a, packed_part(p.packed_b, p.N, k0, k1), run);
   }
 }
 
@@ -216,7 +274,9 @@ void multiply_pairs_of(const Product<bfloat16, C>& p, Run run) {
   // Operands whose packed form would be too large are cut.
   const int64_t depth = stretch(p.K);
   const int64_t most_columns = kPackedSize / depth / kPairPanelColumns * kPairPanelColumns;
-  const int64_t most_rows = has_pair_rows(p) ? p.M : kPackedSize / depth / kChunkRows * kChunkRows;
+  const int64_t most_rows = !PackingA::needed(p.a, p.K)
+                                ? p.M
+                                : kPackedSize / depth / kPairPanelColumns * kPairPanelColumns;
   for (int64_t j = 0; j < p.N; j += most_columns) {
     for (int64_t i = 0; i < p.M; i += most_rows) {
       multiply_many_rows(
@@ -238,7 +298,7 @@ void multiply_pairs(const Product<bfloat16>& p, Run run) {
 void pack_pairs_of_b(const MatrixView<bfloat16>& b, int64_t K, int64_t N, void* to) {
   for (int64_t k0 = 0, k1 = 0; k0 < K; k0 = k1) {
     k1 = std::min(K, k0 + stretch(K));
-    const PackB part = {Product<bfloat16>::from(b, k0, 0), packed_part(to, N, k0, k1)};
+    const Packing part = {Product<bfloat16>::from(b, k0, 0), packed_part(to, N, k0, k1)};
     parallel_for(part.chunks(), [&](int64_t chunk) { part.run(chunk); });
   }
 }

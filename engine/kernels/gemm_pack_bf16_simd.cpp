@@ -6,6 +6,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/kernels/gemm_pack_bf16_simd.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>  // Before the others.
 #include <hwy/highway.h>
 
@@ -21,6 +22,8 @@ using DHalf = hn::Rebind<uint16_t, D>;       // One element a lane.
 using DPair = hn::Repartition<uint16_t, D>;  // Two.
 
 constexpr int64_t kLanes = hn::MaxLanes(D());
+constexpr int64_t kLineElements = 32;  // Of a cache line.
+constexpr int64_t kPrefetchRows = 16;
 static_assert(kPairLanes % kLanes == 0);
 
 // A matrix by the bits of its elements.
@@ -112,12 +115,17 @@ void pack_elements(const Bits& m, int64_t depth, int64_t k, const Panel& panel) 
 }
 
 // Rows k and k + 1 (null past an odd end) of one panel, from its first column on.
-void pack_rows(const uint16_t* row, const uint16_t* next, const Panel& panel, uint16_t* out) {
+void pack_rows(const uint16_t* row, const uint16_t* next, int64_t row_stride, const Panel& panel,
+               uint16_t* out) {
+  // A line of either row, some rows ahead; past the matrix's end that is harmless.
+  for (int64_t j = 0; j < panel.columns; j += kLineElements) {
+    hwy::Prefetch(row + j + kPrefetchRows * row_stride);
+    hwy::Prefetch(row + j + (kPrefetchRows + 1) * row_stride);
+  }
   for (int64_t j = 0; 2 * j < panel.ld; j += kLanes) {
-    const V pairs = j < panel.columns ? interleave(row + j, next == nullptr ? nullptr : next + j,
-                                                   panel.columns - j)
-                                      : hn::Zero(D());
-    store_pairs(pairs, out + 2 * j);
+    const uint16_t* const second = next == nullptr ? nullptr : next + j;
+    store_pairs(j < panel.columns ? interleave(row + j, second, panel.columns - j) : hn::Zero(D()),
+                out + 2 * j);
   }
 }
 
@@ -130,7 +138,7 @@ void pack_panels(const MatrixView<bfloat16>& matrix, const PairPanels& to, int64
       for (int64_t p = p0; p < p1; ++p) {
         const Panel panel = panel_at(to, p);
         const uint16_t* const row = m.at(k, panel.first);
-        pack_rows(row, k + 1 < to.depth ? row + m.row_stride : nullptr, panel,
+        pack_rows(row, k + 1 < to.depth ? row + m.row_stride : nullptr, m.row_stride, panel,
                   panel.data + k / 2 * panel.ld);
       }
     }

@@ -66,6 +66,8 @@ inline constexpr int64_t kPairStep = 16;
 struct PairTileKernels {
   void (*multiply_panel)(const PairPanelArgs<float>& args);
   void (*multiply_panel_rounded)(const PairPanelArgs<bfloat16>& args);
+  // Whether rows of A are what the tile itself reads: another A is turned into rows at each call.
+  bool reads_rows;
 };
 
 // The version for the active tier. Requires: has_fast_bfloat16() (cpu.h).
