@@ -13,6 +13,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace chargrad::train {
@@ -95,6 +96,12 @@ cxxopts::Options options_of(const Program& program, const SettingList& settings)
   return options;
 }
 
+// Where stdout did not take everything; `error` is errno, 0 where it is not known.
+std::string lost_output(int error) {
+  const std::string message = "cannot write to the standard output";
+  return error == 0 ? message : fmt::format("{}: {}", message, std::strerror(error));
+}
+
 }  // namespace
 
 Arguments parse_arguments(const Program& program, const SettingList& settings, int argc,
@@ -169,14 +176,14 @@ int run_program(const Program& program, const std::function<int()>& body) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
       return status;
     }
-    message = "cannot write to the standard output";
-    if (errno != 0) {
-      message += fmt::format(": {}", std::strerror(errno));
-    }
+    message = lost_output(errno);
     status = std::max(status, 1);
   } catch (const UsageError& error) {
     message = error.what();
     status = 2;
+  } catch (const std::system_error& error) {
+    // fmt throws what an output larger than stdout's buffer meets.
+    message = std::ferror(stdout) != 0 ? lost_output(error.code().value()) : error.what();
   } catch (const std::bad_alloc&) {
     message = "out of memory";
   } catch (const std::exception& error) {
