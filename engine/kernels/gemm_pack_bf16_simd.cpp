@@ -44,11 +44,16 @@ HWY_INLINE hn::Vec<DBits> load_bits(DBits d, const uint16_t* p, int64_t count) {
   if (count >= kCount) {
     return hn::LoadU(d, p);
   }
+#if HWY_TARGET != HWY_AVX3
+  // Masked loads of 16 bits would read what lies behind.
   uint16_t buffer[kCount] = {};
   for (int64_t i = 0; i < count; ++i) {
     buffer[i] = p[i];
   }
   return hn::LoadU(d, buffer);
+#else
+  return hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(count)), d, p);
+#endif
 }
 
 // Pairs out of two rows, the second one null past an odd end.
