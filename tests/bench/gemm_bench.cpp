@@ -1,5 +1,5 @@
-// Every matrix product of both models in float32: forward, input gradient, weight gradient; GF/s,
-// and the share of the multiply-add peak measured right before.
+// Every matrix product of both models in float32 and bfloat16: forward, input gradient, weight
+// gradient (float32 of bfloat16 operands); GF/s, and the share of the peak measured right before.
 #include <benchmark/benchmark.h>
 
 #include "engine/kernels/gemm.h"
@@ -11,8 +11,6 @@
 namespace chargrad::bench {
 namespace {
 
-using View = kernels::MatrixView<float>;
-
 // A layer of `out` x `in` weights over `rows` tokens.
 struct Layer {
   int64_t rows, in, out;
@@ -20,25 +18,30 @@ struct Layer {
 
 enum class Pass { kForward, kInputGradient, kWeightGradient };
 
-void product(Pass pass, const Layer& l, const Tensor& x, const Tensor& w, const Tensor& y) {
-  const View xs{x.data<float>(), l.in, 1}, ws{w.data<float>(), l.in, 1};
-  const View ys{y.data<float>(), l.out, 1};
+template <class S>
+void product(Pass pass, const Layer& l, const Tensor& x, const Tensor& w, const Tensor& y,
+             const Tensor& dw) {
+  using View = kernels::MatrixView<S>;
+  const View xs{x.data<S>(), l.in, 1}, ws{w.data<S>(), l.in, 1}, ys{y.data<S>(), l.out, 1};
   switch (pass) {
     case Pass::kForward:  // y = x W^T
-      return kernels::gemm(l.rows, l.out, l.in, xs, transposed(ws), y.data<float>(), l.out);
+      return kernels::gemm(l.rows, l.out, l.in, xs, transposed(ws), y.data<S>(), l.out);
     case Pass::kInputGradient:  // dx = dy W
-      return kernels::gemm(l.rows, l.in, l.out, ys, ws, x.data<float>(), l.in);
+      return kernels::gemm(l.rows, l.in, l.out, ys, ws, x.data<S>(), l.in);
     case Pass::kWeightGradient:  // dW = dy^T x
-      return kernels::gemm(l.out, l.in, l.rows, transposed(ys), xs, w.data<float>(), l.in);
+      return kernels::gemm(l.out, l.in, l.rows, transposed(ys), xs, dw.data<float>(), l.in);
   }
 }
 
+template <class S>
 void run(benchmark::State& state, Pass pass, Layer l) {
-  const Tensor x = randn({l.rows, l.in}), w = randn({l.out, l.in}), y = randn({l.rows, l.out});
-  product(pass, l, x, w, y);
-  const double peak = peak_gflops() * 1e9;
+  const DType dtype = dtype_of<S>;
+  const Tensor x = randn({l.rows, l.in}).to(dtype), w = randn({l.out, l.in}).to(dtype);
+  const Tensor y = randn({l.rows, l.out}).to(dtype), dw = zeros({l.out, l.in});
+  product<S>(pass, l, x, w, y, dw);
+  const double peak = (dtype == kBFloat16 ? bfloat16_peak_gflops() : peak_gflops()) * 1e9;
   for (auto _ : state) {
-    product(pass, l, x, w, y);
+    product<S>(pass, l, x, w, y, dw);
   }
   const double flops = 2.0 * static_cast<double>(l.rows * l.in * l.out * state.iterations());
   state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
@@ -60,12 +63,18 @@ void add_gemm() {
                                                     {"lm_head", {M, C, V}}};
     for (const auto& [layer_name, layer] : layers) {
       for (const auto& [pass_name, pass] : passes) {
-        const std::string name = "gemm/" + r.name + "/" + layer_name + "/" + pass_name;
         const Pass p = pass;
         const Layer l = layer;
+        const std::string what = std::string("/") + layer_name + "/" + pass_name;
+        const auto settings = [](auto* entry) {
+          entry->MinTime(0.1)->Unit(benchmark::kMicrosecond);
+        };
         add_for_threads(
-            name, [p, l](benchmark::State& state) { run(state, p, l); },
-            [](auto* entry) { entry->MinTime(0.1)->Unit(benchmark::kMicrosecond); });
+            "gemm/" + r.name + "/float32" + what,
+            [p, l](benchmark::State& state) { run<float>(state, p, l); }, settings);
+        add_for_threads(
+            "gemm/" + r.name + "/bfloat16" + what,
+            [p, l](benchmark::State& state) { run<bfloat16>(state, p, l); }, settings);
       }
     }
   }

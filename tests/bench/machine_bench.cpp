@@ -1,10 +1,11 @@
-// The machine itself: multiply-add peak, memory and L2 read bandwidth.
+// The machine itself: multiply-add and bfloat16 peak, memory and L2 read bandwidth.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 
+#include "engine/kernels/cpu.h"
 #include "engine/ops.h"
 #include "engine/threads.h"
 #include "tests/bench/families.h"
@@ -22,10 +23,13 @@ constexpr int64_t kChunkFloats = int64_t{1} << 20;
 constexpr int64_t kL2Floats = int64_t{64} << 10;
 constexpr int kL2Repeats = 100;
 
-double multiply_adds_of_all_threads() {
+using Rounds = double (*)(int64_t);
+
+// Returns the operations of all threads.
+double run_on_all_threads(Rounds function) {
   std::atomic<double> flops{0};
   parallel_for(num_threads(), [&](int64_t) {
-    const double mine = multiply_add_rounds(kRounds);
+    const double mine = function(kRounds);
     double sum = flops;
     while (!flops.compare_exchange_weak(sum, sum + mine)) {
     }
@@ -33,12 +37,25 @@ double multiply_adds_of_all_threads() {
   return flops;
 }
 
+template <Rounds kFunction>
 void peak(benchmark::State& state) {
   double flops = 0;
   for (auto _ : state) {
-    flops += multiply_adds_of_all_threads();
+    flops += run_on_all_threads(kFunction);
   }
   state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
+}
+
+double best_gflops(Rounds function) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0;
+  for (int i = 0; i < 10; ++i) {
+    const auto start = Clock::now();
+    const double flops = run_on_all_threads(function);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    best = std::max(best, flops / seconds / 1e9);
+  }
+  return best;
 }
 
 void memory_read(benchmark::State& state) {
@@ -68,25 +85,25 @@ void l2_read(benchmark::State& state) {
 
 void add_machine() {
   using Function = void (*)(benchmark::State&);
-  const std::pair<const char*, Function> all[] = {{"machine/multiply_add", peak},
-                                                  {"machine/memory_read", memory_read},
-                                                  {"machine/l2_read", l2_read}};
+  const std::pair<const char*, Function> all[] = {
+      {"machine/multiply_add", peak<multiply_add_rounds>},
+      {"machine/memory_read", memory_read},
+      {"machine/l2_read", l2_read}};
+  const auto settings = [](auto* entry) { entry->MinTime(0.2)->Unit(benchmark::kMillisecond); };
   for (const auto& [name, function] : all) {
-    add_for_threads(name, function,
-                    [](auto* entry) { entry->MinTime(0.2)->Unit(benchmark::kMillisecond); });
+    add_for_threads(name, function, settings);
+  }
+  if (kernels::has_fast_bfloat16()) {
+    add_for_threads("machine/bfloat16", peak<bfloat16_rounds>, settings);
   }
 }
 
 double peak_gflops() {
-  using Clock = std::chrono::steady_clock;
-  double best = 0;
-  for (int i = 0; i < 10; ++i) {
-    const auto start = Clock::now();
-    const double flops = multiply_adds_of_all_threads();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, flops / seconds / 1e9);
-  }
-  return best;
+  return best_gflops(&multiply_add_rounds);
+}
+
+double bfloat16_peak_gflops() {
+  return kernels::has_fast_bfloat16() ? best_gflops(&bfloat16_rounds) : peak_gflops();
 }
 
 Threads::Threads(int count) {
