@@ -12,14 +12,22 @@ namespace chargrad::train {
 namespace {
 
 // nlohmann keeps the last of two equal keys; this remembers the keys of the objects that are open.
+// And it counts: two bytes of text may become a value of fifty.
 class Watcher {
  public:
   explicit Watcher(const std::string& where) : where_(where) {}
 
   bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
     constexpr int kDeepest = 64;
+    constexpr int64_t kMostValues = 1'200'000;  // each of Unicode's 1,114,112 code points, and more
     if (depth > kDeepest) {
       throw std::runtime_error(fmt::format("{}: JSON nested deeper than {}", where_, kDeepest));
+    }
+    const bool is_value = event == Json::parse_event_t::value ||
+                          event == Json::parse_event_t::object_start ||
+                          event == Json::parse_event_t::array_start;
+    if (is_value && ++values_ > kMostValues) {
+      throw std::runtime_error(fmt::format("{}: more than {} JSON values", where_, kMostValues));
     }
     if (event == Json::parse_event_t::object_start) {
       open_.emplace_back();
@@ -37,6 +45,7 @@ class Watcher {
  private:
   const std::string& where_;
   std::vector<std::set<std::string>> open_;
+  int64_t values_ = 0;
 };
 
 // Without the library's "[json.exception.parse_error.101] " in front.

@@ -66,6 +66,18 @@ TEST(JsonFile, RefusesDeepNesting) {
   EXPECT_EQ(parse_error(objects), "a.json: JSON nested deeper than 64");
 }
 
+TEST(JsonFile, RefusesMoreValuesThanThereAreCharacters) {
+  std::string text = "[[";
+  for (int i = 0; i < 1'114'112; ++i) {
+    text += "1,";
+  }
+  EXPECT_EQ(parse_error(text + "1]]"), "no error");
+  for (int i = 0; i < 100'000; ++i) {
+    text += "1,";
+  }
+  EXPECT_EQ(parse_error(text + "1]]"), "a.json: more than 1200000 JSON values");
+}
+
 TEST(JsonFile, ReadsFiles) {
   const TempFolder dir;
   const std::string path = dir.write("s.json", "{\"a\": 1}\n");

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# fuzz.sh PROGRAM TARGET SECONDS: in a build folder with seeds/, goes through the seeds, the findings
+# beside this script and earlier inputs of build/fuzz/corpus, and fuzzes on for SECONDS.
+set -euo pipefail
+
+here=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+target=$2
+mkdir -p "corpus/$target"
+folders=("corpus/$target" "seeds/$target")
+if [[ -d $here/findings/$target ]]; then
+  folders+=("$here/findings/$target")
+fi
+exec "$1" -max_total_time="$3" -rss_limit_mb=1024 -malloc_limit_mb=200 -timeout=60 -max_len=20000 \
+  -artifact_prefix="$target-" -print_final_stats=1 "${folders[@]}"
