@@ -12,6 +12,7 @@
 #include "engine/kernels/attention_head.h"
 #include "engine/kernels/attention_products.h"
 #include "engine/kernels/attention_rows.h"
+#include "engine/kernels/dropout_rows.h"
 #include "engine/kernels/scratch.h"
 
 namespace chargrad::kernels {
@@ -43,13 +44,11 @@ struct Block {
     const float* const mask = head.mask.data == nullptr ? nullptr : head.mask.at(row) + key;
     return {rows, cols, kLdScores, row + 1 - key, head.is_causal, head.scale, mask, head.mask.ld};
   }
-  // Calls drop(r, index) for each row r of the block, `index` being where dropout counts its first
-  // weight.
-  template <class Drop>
-  void for_dropped_rows(const Drop& drop) const {
-    for (int64_t r = 0; head.dropout_p > 0 && r < rows; ++r) {
-      drop(r, head.first_weight + (row + r) * head.keys + key);
-    }
+  // y = x times dropout's factors for these weights; x_ld may be 0.
+  void drop(const float* x, int64_t x_ld, const Rows<float>& y) const {
+    dropout_rows(
+        {rows, cols, x, x_ld, y.data, y.ld, head.first_weight + row * head.keys + key, head.keys},
+        head.dropout_p, head.key);
   }
 };
 
@@ -132,9 +131,9 @@ class Forward {
         products_.rows(from_row(head_.q, block.row), block.rows, head_.D, memory_.queries);
     products_.multiply(block.rows, block.cols, head_.D, q, kt, 0, scores_, SumMode::kBegin);
     attention_exponentials(block.scores(), scores_.data, softmax);
-    block.for_dropped_rows([&](int64_t r, int64_t index) {
-      dropout(scores_.at(r), scores_.at(r), block.cols, head_.dropout_p, head_.key, index);
-    });
+    if (head_.dropout_p > 0) {
+      block.drop(scores_.data, scores_.ld, scores_);
+    }
     if (block.key > 0) {
       attention_scale_rows(block.rows, head_.E, softmax.shrink, y.data, y.ld);
     }
@@ -153,8 +152,8 @@ class Forward {
 };
 
 struct BackwardMemory {
-  Scratch q, dy, delta, kt, vt, k, left, scores, score_grads, factors, weights, weights_t, dq, dk,
-      dv;
+  Scratch q, dy, delta, kt, vt, k, left, scores, score_grads, factors, ones, weights, weights_t, dq,
+      dk, dv;
 };
 
 template <class Products>
@@ -173,7 +172,9 @@ class Backward {
         p_{memory_.scores.floats(kRowBlock * kLdScores), kLdScores},
         ds_{memory_.score_grads.floats(kRowBlock * kLdScores), kLdScores},
         factors_{memory_.factors.floats(kRowBlock * kLdScores), kLdScores},
-        dq_(products_.sums(grads.dq, head.T, head.D, memory_.dq)) {
+        dq_(products_.sums(grads.dq, head.T, head.D, memory_.dq)),
+        ones_(memory_.ones.floats(kKeyBlock)) {
+    std::fill_n(ones_, kKeyBlock, 1.0f);
     attention_row_dots(head.T, head.E, result.dy, result.y, delta_);
   }
 
@@ -222,9 +223,9 @@ class Backward {
     products_.multiply(rows, cols, D, q, keys.kt, 0, p_, SumMode::kBegin);
     const auto dy = products_.rows(from_row(result_.dy, block.row), rows, E, memory_.left);
     products_.multiply(rows, cols, E, dy, keys.vt, 0, ds_, SumMode::kBegin);
-    block.for_dropped_rows([&](int64_t r, int64_t index) {
-      dropout_mask(factors_.at(r), cols, head_.dropout_p, head_.key, index);
-    });
+    if (head_.dropout_p > 0) {
+      block.drop(ones_, 0, factors_);
+    }
     attention_weight_grads(block.scores(), p_.data, ds_.data, result_.lse + block.row,
                            delta_ + block.row, head_.dropout_p > 0 ? factors_.data : nullptr);
 
@@ -245,6 +246,7 @@ class Backward {
   Right q_, dy_;
   float* delta_;
   Rows<float> p_, ds_, factors_, dq_;
+  float* ones_;
 };
 
 }  // namespace

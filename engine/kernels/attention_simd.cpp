@@ -169,12 +169,25 @@ void row_dots_bfloat16(int64_t rows, int64_t cols, const MatrixView<bfloat16>& d
   row_dots(rows, cols, dy, y, delta);
 }
 
+// The upper halves of two vectors of rounded bits, one after the other.
+HWY_INLINE void store_halves(hn::Vec<DBits> first, hn::Vec<DBits> second, bfloat16* to) {
+  const hn::Repartition<uint16_t, DBits> d;
+  hn::StoreU(hn::ConcatOdd(d, hn::BitCast(d, second), hn::BitCast(d, first)), d, &to->bits);
+}
+
 void round_rows_simd(int64_t rows, int64_t cols, const float* x, int64_t ld, const float* factors,
                      bfloat16* to, int64_t to_ld) {
+  const D d;
+  const int64_t N = lane_count();
   for (int64_t r = 0; r < rows; ++r, x += ld, to += to_ld) {
-    const V factor = hn::Set(D(), factors == nullptr ? 1.0f : factors[r]);
-    for_lanes(cols, [&](auto lanes, int64_t j) {
-      lanes.store(hn::Mul(lanes.load(x + j), factor), to + j);
+    const V factor = hn::Set(d, factors == nullptr ? 1.0f : factors[r]);
+    int64_t j = 0;
+    for (; j + 2 * N <= cols; j += 2 * N) {
+      store_halves(rounded_bits(hn::Mul(hn::LoadU(d, x + j), factor)),
+                   rounded_bits(hn::Mul(hn::LoadU(d, x + j + N), factor)), to + j);
+    }
+    for_lanes(cols - j, [&](auto lanes, int64_t i) {
+      lanes.store(hn::Mul(lanes.load(x + j + i), factor), to + j + i);
     });
   }
 }

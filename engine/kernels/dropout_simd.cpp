@@ -7,6 +7,7 @@
 #include "engine/kernels/cpu.h"
 #include "engine/kernels/dropout.h"
 #include "engine/kernels/dropout_ref.h"
+#include "engine/kernels/dropout_rows.h"
 #include "engine/kernels/highway.h"
 #include "engine/kernels/mixed.h"
 #include "engine/threads.h"
@@ -96,14 +97,12 @@ HWY_INLINE V keep(V x, V scale, VW word, VW limit) {
   return hn::IfThenZeroElse(hn::RebindMask(D(), hn::Lt(word, limit)), hn::Mul(x, scale));
 }
 
+// One row of a mask, its first element number `start`.
 template <class S>
-void dropout_lanes(const S* x, S* y, int64_t n, float scale, uint32_t threshold, DropoutKey key,
-                   int64_t start) {
+HWY_INLINE void dropout_row(const S* x, S* y, int64_t n, V vscale, VW limit, const KeyVectors& keys,
+                            int64_t start) {
   const int64_t N = lane_count();
-  const V vscale = set(scale);
-  const VW limit = hn::Set(Words(), threshold);
   const V64 step = hn::Set(Lanes64(), hn::Lanes(Lanes64()));
-  const KeyVectors keys = spread(key);
   V64 block = first_blocks(static_cast<uint64_t>(start) / 4);
   const auto apply = [&](auto lanes, int64_t i, VW word) {
     lanes.store(keep(lanes.load(x + i), vscale, word, limit), y + i);
@@ -125,6 +124,23 @@ void dropout_lanes(const S* x, S* y, int64_t n, float scale, uint32_t threshold,
   }
 }
 
+template <class S>
+void dropout_lanes(const S* x, S* y, int64_t n, float scale, uint32_t threshold, DropoutKey key,
+                   int64_t start) {
+  dropout_row(x, y, n, set(scale), hn::Set(Words(), threshold), spread(key), start);
+}
+
+// Requires: start and start_ld are multiples of 4.
+void dropout_rows_simd(const DropoutRows& a, float scale, uint32_t threshold, DropoutKey key) {
+  const V vscale = set(scale);
+  const VW limit = hn::Set(Words(), threshold);
+  const KeyVectors keys = spread(key);
+  for (int64_t r = 0; r < a.rows; ++r) {
+    dropout_row(a.x + r * a.x_ld, a.y + r * a.y_ld, a.cols, vscale, limit, keys,
+                a.start + r * a.start_ld);
+  }
+}
+
 FloatTable<DropoutFunction> dropout_table() {
   return {{&dropout_lanes<float>}, {&dropout_lanes<bfloat16>}};
 }
@@ -138,6 +154,7 @@ HWY_AFTER_NAMESPACE();
 namespace chargrad::kernels {
 
 HWY_EXPORT(dropout_table);
+HWY_EXPORT(dropout_rows_simd);
 
 namespace {
 
@@ -177,6 +194,19 @@ void dropout(const S* x, S* y, int64_t n, double p, DropoutKey key, int64_t star
   for_each_chunk(n, [=](int64_t first, int64_t count) {
     dropout_chunk(x + first, y + first, count, p, key, start + first);
   });
+}
+
+void dropout_rows(const DropoutRows& a, double p, DropoutKey key) {
+  const uint64_t threshold = ref::dropout_threshold(p);
+  if (active_tier() != Tier::kRef && threshold <= UINT32_MAX && a.start % 4 == 0 &&
+      a.start_ld % 4 == 0) {
+    HWY_DYNAMIC_DISPATCH(dropout_rows_simd)
+    (a, ref::dropout_scale<float>(p), static_cast<uint32_t>(threshold), key);
+    return;
+  }
+  for (int64_t r = 0; r < a.rows; ++r) {
+    dropout_chunk(a.x + r * a.x_ld, a.y + r * a.y_ld, a.cols, p, key, a.start + r * a.start_ld);
+  }
 }
 
 template <class S>

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "engine/kernels/dropout_ref.h"
+#include "engine/kernels/dropout_rows.h"
 #include "engine/threads.h"
+#include "tests/engine/kernels/kernel_testing.h"
 
 namespace chargrad::kernels {
 namespace {
@@ -175,6 +177,27 @@ TEST(Dropout, CallsSeedsAndPlacesAreIndependent) {
       equal += base[i] == other[i] ? 1 : 0;
     }
     EXPECT_NEAR(static_cast<double>(equal), kLarge / 2.0, 5 * std::sqrt(kLarge / 4.0));
+  }
+}
+
+// With starts and steps that are whole Philox blocks and others that are not, in place, and of one
+// row of x for all.
+TEST(Dropout, RowsAreThoseOfTheWholeMask) {
+  const int64_t rows = 3, cols = 37, y_ld = 41;
+  const std::vector<float> x = numbers(rows * y_ld);
+  for (const auto& [start, start_ld] : {std::pair<int64_t, int64_t>{8, 64}, {5, 64}, {8, 39}}) {
+    for (const int64_t x_ld : {y_ld, int64_t{0}}) {
+      std::vector<float> want = x;
+      for (int64_t r = 0; r < rows; ++r) {
+        dropout(x.data() + r * x_ld, want.data() + r * y_ld, cols, 0.4, {7, 2},
+                start + r * start_ld);
+      }
+      Guarded<float> y(x);
+      const float* const from = x_ld == 0 ? x.data() : y.data();
+      dropout_rows({rows, cols, from, x_ld, y.data(), y_ld, start, start_ld}, 0.4, {7, 2});
+      EXPECT_TRUE(same_bits(y.get(), want)) << start << " " << start_ld << " " << x_ld;
+      EXPECT_TRUE(y.intact());
+    }
   }
 }
 
