@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "engine/kernels/gemm.h"
-#include "engine/kernels/scratch.h"
 
 namespace chargrad::kernels {
 
@@ -28,8 +28,7 @@ class PackedMatrix {
  private:
   int64_t K_ = 0;
   int64_t N_ = 0;
-  Scratch memory_;
-  const void* data_ = nullptr;  // Its start.
+  std::shared_ptr<const void> data_;  // A part of memory that several may share.
 };
 
 }  // namespace chargrad::kernels

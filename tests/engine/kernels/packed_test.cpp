@@ -64,6 +64,28 @@ TYPED_TEST(Packed, KeepsNothingOfTheView) {
   EXPECT_EQ(c, (std::vector<C>{C(31), C(42)}));
 }
 
+// Matrices that share memory, and one larger than what they share; freed in another order.
+TYPED_TEST(Packed, SharedMemoryLivesAsLongAsAnyOfThem) {
+  using S = typename TypeParam::S;
+  using C = typename TypeParam::C;
+  std::vector<PackedMatrix<S>> matrices;
+  for (int i = 1; i <= 40; ++i) {
+    const std::vector<S> b(200 * 300, S(static_cast<float>(i)));
+    matrices.emplace_back(200, 300, MatrixView<S>{b.data(), 300, 1});
+  }
+  const std::vector<S> large(int64_t{2100} * 2100, S(50));
+  matrices.emplace_back(2100, 2100, MatrixView<S>{large.data(), 2100, 1});
+  matrices.erase(matrices.begin(), matrices.begin() + 30);
+  for (const PackedMatrix<S>& matrix : matrices) {
+    std::vector<S> one(static_cast<size_t>(matrix.K()), S(0));
+    one.back() = S(1);
+    std::vector<C> c(static_cast<size_t>(matrix.N()));
+    matrix.multiply(1, {one.data(), matrix.K(), 1}, c.data(), matrix.N());
+    const int value = matrix.K() > 200 ? 50 : 31 + static_cast<int>(&matrix - matrices.data());
+    EXPECT_EQ(c, std::vector<C>(c.size(), C(static_cast<float>(value))));
+  }
+}
+
 TYPED_TEST(Packed, EmptySizes) {
   using S = typename TypeParam::S;
   using C = typename TypeParam::C;
