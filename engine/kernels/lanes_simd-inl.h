@@ -46,9 +46,9 @@ HWY_INLINE hn::Vec<DBits> rounded_bits(V x) {
 }
 
 HWY_INLINE VHalf rounded(V x) {
-  const hn::RebindToSigned<DBits> d;
-  // At most 0xffff, so that none saturates.
-  return hn::DemoteTo(DHalf(), hn::BitCast(d, hn::ShiftRight<16>(rounded_bits(x))));
+  const hn::Repartition<uint16_t, D> d;
+  const auto halves = hn::BitCast(d, rounded_bits(x));
+  return hn::LowerHalf(DHalf(), hn::ConcatOdd(d, halves, halves));
 }
 
 HWY_INLINE V set(float value) {

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <type_traits>
 
+#include "engine/dtype.h"
+
 namespace chargrad::kernels {
 
 namespace {
@@ -255,15 +257,15 @@ Reduction Reduction::to_shape(std::span<const int64_t> sizes, std::span<const in
   return {sizes, strides, dims};
 }
 
-template <class S>
-void sum(const Reduction& r, const S* x, S* y, double divisor) {
-  using Acc = typename Sum<S>::Acc;
+template <class X, class Y>
+void sum(const Reduction& r, const X* x, Y* y, double divisor) {
+  using Acc = typename Sum<X>::Acc;
   std::vector<Acc> acc(static_cast<size_t>(r.outputs()));
-  reduce<Sum<S>>(r, x, static_cast<const Acc*>(nullptr), acc.data());
-  if constexpr (std::is_same_v<S, int64_t>) {
-    store(acc, y, [](Acc a) { return static_cast<S>(a); });
+  reduce<Sum<X>>(r, x, static_cast<const Acc*>(nullptr), acc.data());
+  if constexpr (std::is_same_v<Y, int64_t>) {
+    store(acc, y, [](Acc a) { return static_cast<Y>(a); });
   } else {
-    store(acc, y, [divisor](Acc a) { return static_cast<S>(a / divisor); });
+    store(acc, y, [divisor](Acc a) { return static_cast<Y>(a / divisor); });
   }
 }
 
@@ -290,13 +292,16 @@ void amin(const Reduction& r, const S* x, S* y) {
 
 // The element types that each function is built for.
 // NOLINTBEGIN(bugprone-macro-parentheses): a type or a template's name cannot stand in them.
-#define REDUCE(S)                                               \
-  template void sum<S>(const Reduction&, const S*, S*, double); \
-  template void amax<S>(const Reduction&, const S*, S*);        \
+#define SUM(X, Y) template void sum<X, Y>(const Reduction&, const X*, Y*, double);
+#define REDUCE(S)                                        \
+  SUM(S, S)                                              \
+  template void amax<S>(const Reduction&, const S*, S*); \
   template void amin<S>(const Reduction&, const S*, S*);
 REDUCE(float)
 REDUCE(double)
 REDUCE(int64_t)
+SUM(bfloat16, bfloat16)
+SUM(bfloat16, float)
 template void variance<float>(const Reduction&, const float*, float*, double);
 template void variance<double>(const Reduction&, const double*, double*, double);
 // NOLINTEND(bugprone-macro-parentheses)

@@ -30,10 +30,10 @@ struct Reduction {
   Strided<1> reduced;
 };
 
-// y = sum(x) / divisor; the mean with divisor = count. An empty sum is 0. S is float, double or
-// int64_t (which wraps around, and ignores the divisor).
-template <class S>
-void sum(const Reduction& r, const S* x, S* y, double divisor = 1);
+// y = sum(x) / divisor; the mean with divisor = count. An empty sum is 0. X and Y are both float,
+// double, bfloat16 or int64_t (which wraps around, and ignores the divisor), or bfloat16 and float.
+template <class X, class Y>
+void sum(const Reduction& r, const X* x, Y* y, double divisor = 1);
 
 // y = sum((x - mean x)^2) / divisor, the mean in double. float, double.
 template <class S>

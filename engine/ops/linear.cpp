@@ -2,6 +2,7 @@
 #include "engine/kernels/gemm.h"
 #include "engine/ops.h"
 #include "engine/ops/product.h"
+#include "engine/ops/reduced.h"
 #include "engine/ops_common.h"
 
 namespace chargrad {
@@ -54,7 +55,7 @@ Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, DTyp
                     grads[1] = product(dy.transpose(0, 1), saved[0], dw_dtype);
                   }
                   if (saved.needs_grad(2)) {
-                    grads[2] = sum(dy.to(db_dtype), {0});
+                    grads[2] = sum_rows(dy, db_dtype);
                   }
                   return grads;
                 });

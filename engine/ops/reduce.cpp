@@ -14,11 +14,11 @@ Tensor reduced_sum(const char* op, const Tensor& x, const std::vector<int64_t>& 
   const kernels::Reduction r(x.shape(), x.strides(), shape.dims);
   const double divisor = mean ? static_cast<double>(r.count()) : 1;
   if (x.dtype() == kInt64) {
-    kernels::sum<int64_t>(r, x.data<int64_t>(), y.data<int64_t>());
+    kernels::sum(r, x.data<int64_t>(), y.data<int64_t>());
     return y;
   }
-  visit_floating(x.dtype(),
-                 [&]<class S>() { kernels::sum<S>(r, x.data<S>(), y.data<S>(), divisor); });
+  visit_any_floating(x.dtype(),
+                     [&]<class S>() { kernels::sum(r, x.data<S>(), y.data<S>(), divisor); });
 
   // dx = dy / n, expanded.
   return record(op, y, {x}, save(), [shape, divisor](const Tensor& dy, const Saved&) -> Grads {
@@ -28,18 +28,22 @@ Tensor reduced_sum(const char* op, const Tensor& x, const std::vector<int64_t>& 
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const std::vector<int64_t>& dims, bool keepdim) {
-  if (x.dtype() == kBFloat16) {
-    return via_float32(x, [&](const Tensor& wide) { return sum(wide, dims, keepdim); });
+Tensor sum_rows(const Tensor& dy, DType dtype) {
+  if (dy.dtype() != kBFloat16 || dtype != kFloat32) {
+    return sum(dy.detach(), {0}).to(dtype);
   }
+  Tensor y = empty({dy.size(1)}, dtype);
+  kernels::sum(kernels::Reduction(dy.shape(), dy.strides(), Shape{0}), dy.data<bfloat16>(),
+               y.data<float>());
+  return y;
+}
+
+Tensor sum(const Tensor& x, const std::vector<int64_t>& dims, bool keepdim) {
   return reduced_sum("sum", x.dtype() == kBool ? to(x, kInt64) : x, dims, keepdim, /*mean=*/false);
 }
 
 Tensor mean(const Tensor& x, const std::vector<int64_t>& dims, bool keepdim) {
   check_floating("mean", x);
-  if (x.dtype() == kBFloat16) {
-    return via_float32(x, [&](const Tensor& wide) { return mean(wide, dims, keepdim); });
-  }
   return reduced_sum("mean", x, dims, keepdim, /*mean=*/true);
 }
 

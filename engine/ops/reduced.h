@@ -1,4 +1,5 @@
-// The shapes before and after a reduction. Shared by the reductions in engine/ops; not public.
+// The shapes before and after a reduction, and a sum. Shared by the files in engine/ops; not
+// public.
 #pragma once
 
 #include <algorithm>
@@ -33,5 +34,9 @@ struct ReducedShape {
   Shape input;
   std::vector<int64_t> dims;  // counted from the front, ascending
 };
+
+// The gradient of something that every row of dy had added: dy (rows, n) summed to (n), in `dtype`.
+// Rounded to it once. Not recorded.
+Tensor sum_rows(const Tensor& dy, DType dtype);
 
 }  // namespace chargrad

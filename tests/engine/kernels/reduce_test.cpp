@@ -85,13 +85,13 @@ TYPED_TEST(Reduce, SumMeanAmaxAmin) {
     const auto expected = groups(x, c.dims);
     ASSERT_EQ(r.outputs(), static_cast<int64_t>(expected.size()));
     std::vector<S> y(expected.size());
-    sum<S>(r, x.data(), y.data());
+    sum<S, S>(r, x.data(), y.data());
     for (size_t o = 0; o < y.size(); ++o) {
       const double exact = std::accumulate(expected[o].begin(), expected[o].end(), 0.0);
       ASSERT_EQ(y[o], static_cast<S>(exact)) << o;
     }
     if (!std::is_same_v<S, int64_t>) {
-      sum<S>(r, x.data(), y.data(), 3.0);
+      sum<S, S>(r, x.data(), y.data(), 3.0);
       for (size_t o = 0; o < y.size(); ++o) {
         const double exact = std::accumulate(expected[o].begin(), expected[o].end(), 0.0);
         ASSERT_EQ(y[o], static_cast<S>(exact / 3)) << o;
@@ -111,11 +111,34 @@ TYPED_TEST(Reduce, SumMeanAmaxAmin) {
   }
 }
 
+// The same exact sums of bfloat16, rounded once to it or to float.
+TEST(ReduceBFloat16, SumAndMeanAreRoundedOnce) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(::testing::PrintToString(c.sizes) + ::testing::PrintToString(c.dims));
+    Nd<bfloat16> x(c.sizes, c.layout);
+    x.fill(12);
+    const Reduction r(x.sizes, x.strides, c.dims);
+    const auto expected = groups(x, c.dims);
+    std::vector<bfloat16> narrow(expected.size());
+    std::vector<float> wide(expected.size());
+    sum(r, x.data(), narrow.data());
+    sum(r, x.data(), wide.data(), 3.0);
+    for (size_t o = 0; o < wide.size(); ++o) {
+      double exact = 0;
+      for (const bfloat16 value : expected[o]) {
+        exact += value;
+      }
+      ASSERT_EQ(narrow[o].bits, static_cast<bfloat16>(exact).bits) << o;
+      ASSERT_EQ(wide[o], static_cast<float>(exact / 3)) << o;
+    }
+  }
+}
+
 TYPED_TEST(Reduce, EmptySumsAreZero) {
   using S = TypeParam;
   const Nd<S> x({3, 0, 4});
   std::vector<S> y(12, S{7});
-  sum<S>(Reduction(x.sizes, x.strides, Sizes{1}), x.memory.get(), y.data());
+  sum<S, S>(Reduction(x.sizes, x.strides, Sizes{1}), x.memory.get(), y.data());
   EXPECT_EQ(y, std::vector<S>(12, S{0}));
 }
 
@@ -146,11 +169,11 @@ TEST(ReduceFloat, ALongSumIsRoundedOnce) {
   const int64_t n = 1 << 20;
   std::vector<float> x(static_cast<size_t>(n), 0.1f);
   float y = 0;
-  sum<float>(Reduction(Sizes{n}, Sizes{1}, Sizes{0}), x.data(), &y);
+  sum<float, float>(Reduction(Sizes{n}, Sizes{1}, Sizes{0}), x.data(), &y);
   EXPECT_EQ(y, static_cast<float>(static_cast<double>(0.1f) * n));
   // One large element does not swallow the small ones.
   x[0] = 1e8f;
-  sum<float>(Reduction(Sizes{n}, Sizes{1}, Sizes{0}), x.data(), &y);
+  sum<float, float>(Reduction(Sizes{n}, Sizes{1}, Sizes{0}), x.data(), &y);
   EXPECT_EQ(y, static_cast<float>(1e8 + static_cast<double>(0.1f) * (n - 1)));
 }
 
@@ -192,7 +215,7 @@ TEST(ReduceFloat, ToShapeUndoesBroadcasting) {
     const Reduction r = Reduction::to_shape(dy.sizes, dy.strides, to);
     std::vector<float> dx(static_cast<size_t>(r.outputs()));
     EXPECT_EQ(r.outputs(), testing::product(to));
-    sum<float>(r, dy.data(), dx.data());
+    sum<float, float>(r, dy.data(), dx.data());
     return dx;
   };
   const auto total = [&](auto keep) {
@@ -281,7 +304,7 @@ TEST(ReduceThreads, SameBitsForAnyNumber) {
     const Reduction r(x.sizes, x.strides, c.dims);
     EXPECT_TRUE(same_for_any_threads([&] {
       std::vector<float> y(static_cast<size_t>(2 * r.outputs()));
-      sum<float>(r, x.data(), y.data());
+      sum<float, float>(r, x.data(), y.data());
       variance<float>(r, x.data(), y.data() + r.outputs(), 2);
       return y;
     }));

@@ -146,6 +146,17 @@ TEST(LinearOp, BiasGradientSumsRows) {
   EXPECT_THAT(values(b.grad()), Each(10));
 }
 
+// 257 has nine bits, one more than bfloat16.
+TEST(LinearOp, BiasGradientUnderAutocastIsNotRounded) {
+  const Tensor b = zeros({3}).set_requires_grad();
+  {
+    const AutocastGuard guard(kBFloat16);
+    linear(ones({257, 4}), ones({3, 4}), b).backward(ones({257, 3}, kBFloat16));
+  }
+  EXPECT_EQ(b.grad().dtype(), kFloat32);
+  EXPECT_THAT(values(b.grad()), Each(257));
+}
+
 TEST(LinearOp, AutocastGivesBFloat16AndFloat32Gradients) {
   const Tensor x = ones({2, 4}), w = full({3, 4}, 1 + 0x1p-9).set_requires_grad();
   {
