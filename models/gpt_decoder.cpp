@@ -144,9 +144,10 @@ class GPTDecoder : public Decoder {
   void keep(Layer& layer, const Tensor& kv, int64_t first) const {
     const Heads fresh = heads_of(kv);
     if (!layer.keys.defined()) {
-      const Shape shape = {batch_, fresh.k.size(1), model_.block_size(), fresh.k.size(3)};
-      layer.keys = empty(shape, kv.dtype());
-      layer.values = empty(shape, kv.dtype());
+      const int64_t H = fresh.k.size(1), D = fresh.k.size(3), block_size = model_.block_size();
+      // In memory (B, H, D, block_size), as the product with a query reads them.
+      layer.keys = empty({batch_, H, D, block_size}, kv.dtype()).transpose(2, 3);
+      layer.values = empty({batch_, H, block_size, D}, kv.dtype());
     }
     copy_(narrow(layer.keys, 2, first, kv.size(1)), fresh.k);
     copy_(narrow(layer.values, 2, first, kv.size(1)), fresh.v);
