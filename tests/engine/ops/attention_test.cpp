@@ -206,6 +206,29 @@ TEST(AttentionPacked, AutocastGivesBFloat16) {
   EXPECT_EQ(qkv.grad().dtype(), kFloat32);
 }
 
+// The same kernels at other strides: not a bit differs, in either dtype.
+TEST(AttentionPacked, EqualsTheOpOnHeadsBitForBit) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    manual_seed(1);
+    const int64_t B = 2, T = 37, H = 3, D = 8;
+    const Tensor qkv = randn({B, T, 3 * H * D}).to(dtype).set_requires_grad();
+    const Tensor dy = randn({B, T, H * D}).to(dtype);
+    AttentionOptions options = causal();
+    options.dropout_p = 0.2;
+    options.key = DropoutKey{1, 2};
+    const auto heads = [&](int64_t i) {
+      return reshape(narrow(qkv, 2, i * H * D, H * D), {B, T, H, D}).transpose(1, 2);
+    };
+    const Tensor y = scaled_dot_product_attention_packed(qkv, H, options);
+    const Tensor apart = scaled_dot_product_attention(heads(0), heads(1), heads(2), options)
+                             .transpose(1, 2)
+                             .reshape({B, T, H * D});
+    EXPECT_EQ(y.dtype(), dtype);
+    EXPECT_EQ(values(y), values(apart));
+    EXPECT_EQ(values(grad({y}, {qkv}, {dy})[0]), values(grad({apart}, {qkv}, {dy})[0]));
+  }
+}
+
 TEST(AttentionPacked, Refusals) {
   EXPECT_THAT(
       [] {
