@@ -48,7 +48,10 @@ std::vector<std::pair<std::string, const Module*>> Module::named_modules() const
   std::vector<std::pair<std::string, const Module*>> result = {{"", this}};
   for (const auto& [name, child] : modules_) {
     for (const auto& [below, module] : child->named_modules()) {
-      result.emplace_back(below.empty() ? name : name + "." + below, module);
+      result.emplace_back(name, module);
+      if (!below.empty()) {
+        result.back().first.append(".").append(below);
+      }
     }
   }
   return result;

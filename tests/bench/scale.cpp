@@ -70,9 +70,9 @@ Point step_point(double size, const GPTConfig& config, int64_t batch) {
   const Recipe recipe = {"scale", config, batch};
   TrainingStep training(recipe, kFloat32, /*dropout=*/0);
   training.run();
-  std::vector<double> seconds;
-  for (int i = 0; i < 5; ++i) {
-    seconds.push_back(processor_seconds([&] { training.run(); }));
+  std::vector<double> seconds(5);
+  for (double& s : seconds) {
+    s = processor_seconds([&] { training.run(); });
   }
   const MemoryStats memory = memory_stats();
   return {size, median(seconds) / static_cast<double>(recipe.tokens()),
