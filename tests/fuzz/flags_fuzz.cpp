@@ -28,6 +28,8 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 }  // namespace
 
+// libFuzzer asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<const char*> argv{"train"};
   const std::vector<std::string> words = lines_of(chargrad::fuzz::bytes_of(data, size));

@@ -62,6 +62,8 @@ class Checkpoint {
 
 }  // namespace
 
+// libFuzzer asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Checkpoint checkpoint;
   if (size > 0) {

@@ -2,6 +2,8 @@
 #include "data/vocab.h"
 #include "tests/fuzz/fuzz_file.h"
 
+// libFuzzer asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view all = chargrad::fuzz::bytes_of(data, size);
   const size_t end = all.find('\0');

@@ -17,6 +17,8 @@ bool same_bytes(const chargrad::Tensor& a, const chargrad::Tensor& b) {
 
 }  // namespace
 
+// libFuzzer asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const chargrad::fuzz::MemoryFile input, output;
   input.set(chargrad::fuzz::bytes_of(data, size));

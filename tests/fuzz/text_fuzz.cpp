@@ -2,6 +2,8 @@
 #include "data/dataset.h"
 #include "tests/fuzz/fuzz_file.h"
 
+// libFuzzer asks for this name.
+// NOLINTNEXTLINE(readability-identifier-naming)
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using chargrad::data::Dataset;
   using chargrad::data::Split;
