@@ -1,5 +1,6 @@
 // Mixed precision, as torch.autocast: while a guard is alive, products round their operands to
-// its dtype and return it, sums inside stay float32; layer_norm and gelu return it too.
+// its dtype and return it, sums inside stay float32; layer_norm and gelu return it too. float64
+// stays float64.
 #pragma once
 
 #include <optional>

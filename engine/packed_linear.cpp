@@ -16,7 +16,7 @@ kernels::PackedMatrix<S> packed(const Tensor& weight) {
 }  // namespace
 
 PackedLinear::PackedLinear(const Tensor& weight, const Tensor& bias)
-    : dtype_(autocast_dtype().value_or(weight.dtype())) {
+    : dtype_(autocast_from(weight.dtype())) {
   check_floating("PackedLinear", weight, "weight");
   CHARGRAD_CHECK(weight.dim() == 2, "PackedLinear: weight must have shape [out, in], got ",
                  weight.shape());

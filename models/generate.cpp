@@ -138,15 +138,15 @@ Tensor next_probabilities(const Tensor& logits, const SamplingOptions& options) 
   return all ? p : filtered(x, p, filter);
 }
 
-std::vector<Generator> consecutive_streams(Generator& generator, int64_t count, int64_t tokens,
+std::vector<Generator> consecutive_streams(const Generator& first, int64_t count, int64_t tokens,
                                            int64_t vocab_size, const SamplingOptions& options) {
   // torch.multinomial takes one number of 64 bits for each id of the vocabulary.
   const int64_t draws = is_greedy(options) ? 0 : tokens * vocab_size;
-  std::vector<Generator> streams;
-  for (int64_t i = 0; i < count; ++i) {
-    streams.push_back(generator);
+  std::vector<Generator> streams = {first};
+  while (std::ssize(streams) < count) {
+    streams.push_back(streams.back());
     for (int64_t n = 0; n < draws; ++n) {
-      generator.random64();
+      streams.back().random64();
     }
   }
   return streams;

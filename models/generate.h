@@ -41,9 +41,9 @@ Tensor generate(const LanguageModel& model, const Tensor& ids, int64_t max_new_t
                 const OnToken& on_token = {});
 
 // Generators for `count` texts of `tokens` drawn ids that are generated together and shall be
-// those that one generator gives one after the other: each starts where the one before ends.
-// `generator` is left where the last one ends.
-std::vector<Generator> consecutive_streams(Generator& generator, int64_t count, int64_t tokens,
+// those that `first` gives one after the other: each starts where the one before ends, and where
+// the last one ends after the generation, `first` would.
+std::vector<Generator> consecutive_streams(const Generator& first, int64_t count, int64_t tokens,
                                            int64_t vocab_size, const SamplingOptions& options);
 
 }  // namespace chargrad

@@ -3,7 +3,9 @@
 // Its std::regex gives g++ 12 false warnings under sanitizers, and is not used here.
 #define CXXOPTS_NO_REGEX
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -96,6 +98,15 @@ cxxopts::Options options_of(const Program& program, const SettingList& settings)
   return options;
 }
 
+// Opens for reading only, which makes writing fail, what of 0, 1 and 2 is closed.
+void take_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", O_RDONLY) != stream) {
+      return;  // Nothing can be opened; what needs a file will say so.
+    }
+  }
+}
+
 // Where stdout did not take everything; `error` is errno, 0 where it is not known.
 std::string lost_output(int error) {
   const std::string message = "cannot write to the standard output";
@@ -167,7 +178,12 @@ std::string version_text(const Program& program) {
   return fmt::format("{} (chargrad) {}", program.name, CHARGRAD_VERSION);
 }
 
+void print_error(std::string_view line) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+}
+
 int run_program(const Program& program, const std::function<int()>& body) {
+  take_standard_streams();
   std::string message;
   int status = 1;
   try {
@@ -192,7 +208,7 @@ int run_program(const Program& program, const std::function<int()>& body) {
   if (message.rfind(program.name + ": ", 0) != 0) {
     message = program.name + ": " + message;
   }
-  fmt::print(stderr, "{}\n", message);
+  print_error(message);
   return status;
 }
 

@@ -174,9 +174,14 @@ void write_file(const fs::path& path, std::string_view text) {
 
 void replace_file(const fs::path& path, std::string_view text) {
   const fs::path temporary = path.string() + ".tmp";
-  write_file(temporary, text);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    fail_errno("replace", path);
+  try {
+    write_file(temporary, text);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      fail_errno("replace", path);
+    }
+  } catch (...) {
+    ::unlink(temporary.c_str());  // gives its room back
+    throw;
   }
   sync_folder(path.parent_path());
 }

@@ -186,6 +186,9 @@ void check_settings(const TrainSettings& s) {
     fail(fmt::format("--attention_scale={} is for --model=head, got --model={}", s.attention_scale,
                      s.model));
   }
+  if (s.eval_only && s.profile > 0) {
+    fail("--eval_only makes no training step that --profile could measure");
+  }
   if (s.eval_only && s.overwrite) {
     fail("--eval_only writes nothing, and --overwrite would remove a run");
   }

@@ -125,7 +125,7 @@ RunFolder RunFolder::resume(const fs::path& path) {
     }
     replace_link(path / "last", last.filename().string());
   }
-  for (const char* name : {"settings.json.tmp", "last.tmp", "best.tmp"}) {
+  for (const char* name : {"settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
     remove_path(path / name);
   }
   folder.clean();

@@ -75,6 +75,7 @@ void write_samples(const LoadedModel& loaded, const SampleSettings& settings,
              return true;
            });
   show("\n");
+  default_generator() = streams.back();
   for (size_t i = 1; i < texts.size(); ++i) {
     show(std::string(kSeparator) + prompt + texts[i] + "\n");
   }
@@ -85,8 +86,8 @@ int sample(const SampleSettings& settings) {
   const std::filesystem::path checkpoint = find_checkpoint(settings.out_dir, settings.checkpoint);
   const LoadedModel loaded = read_model(checkpoint);
   if (settings.verbose) {
-    fmt::print(stderr, "sample: {} of {}, {} symbols\n", loaded.config.model, checkpoint.string(),
-               loaded.vocab.size());
+    print_error(fmt::format("sample: {} of {}, {} symbols", loaded.config.model,
+                            checkpoint.string(), loaded.vocab.size()));
   }
   loaded.model->to(settings.dtype == "float64" ? kFloat64 : kFloat32);
   loaded.model->eval();

@@ -106,7 +106,8 @@ void add_watching(SettingList& list, TrainSettings& s) {
   list.real("checkpoint_minutes", s.checkpoint_minutes, kMinutes, "minutes",
             "A checkpoint at least this often; 0: at evaluations only");
   list.whole("profile", s.profile, {0, kMostIters}, "iterations",
-             "Measure so many, print where their time goes, write DIR/trace.json; 0: off")
+             "Measure so many, after three, print where their time goes, write DIR/trace.json; 0: "
+             "off")
       .asked_each_time();
 }
 

@@ -202,8 +202,11 @@ std::string StepProfile::text() const {
   const PerStep per_step(measured_, profiler_.nanoseconds());
   const double ms =
       static_cast<double>(profiler_.nanoseconds()) * 1e-6 / static_cast<double>(measured_);
-  return fmt::format("profile of {} steps, {:.3f} ms each\n{}{}", measured_, ms,
-                     phase_table(rows, per_step), op_table(rows, per_step));
+  const std::string end = profiler_.spans().size() < kMostSpans
+                              ? std::string()
+                              : fmt::format("the trace ends after {} ops and scopes\n", kMostSpans);
+  return fmt::format("profile of {} steps, {:.3f} ms each\n{}{}{}", measured_, ms,
+                     phase_table(rows, per_step), op_table(rows, per_step), end);
 }
 
 std::string StepProfile::trace() const {

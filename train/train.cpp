@@ -74,12 +74,12 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
     out->flush();
   };
   events.on_profile = [out](const std::string& text, const std::filesystem::path& trace) {
-    out->info("{}trace: {} (ui.perfetto.dev opens it)", text, trace.string());
+    out->info("{}{}", text,
+              trace.empty() ? "no trace was written"
+                            : fmt::format("trace: {} (ui.perfetto.dev opens it)", trace.string()));
     out->flush();
   };
-  events.on_warning = [](const std::string& message) {
-    fmt::print(stderr, "train: {}\n", message);
-  };
+  events.on_warning = [](const std::string& message) { print_error("train: " + message); };
   events.stop_signal = stop_signal;
   return events;
 }

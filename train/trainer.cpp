@@ -132,9 +132,9 @@ StopReason Trainer::run(RunFolder& folder) {
       finish_profile(output);
     }
   }
-  finish_profile(output);
   attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
+  finish_profile(output);
   if (!is_saved()) {
     throw std::runtime_error("the last checkpoint could not be saved");
   }
@@ -221,11 +221,16 @@ double Trainer::accumulate_gradients() {
 }
 
 void Trainer::finish_profile(Output& output) {
-  if (profile_ && profile_->measured() > 0) {
+  if (profile_ && profile_->measured() == 0) {
+    warn(
+        fmt::format("--profile measured nothing: the run ended within the {} steps that it leaves "
+                    "out first",
+                    StepProfile::kWarmUp));
+  } else if (profile_) {
     const std::filesystem::path trace = output.folder.trace_file();
-    attempt([&] { replace_file(trace, profile_->trace()); });
+    const bool written = attempt([&] { replace_file(trace, profile_->trace()); });
     if (events_.on_profile) {
-      events_.on_profile(profile_->text(), trace);
+      events_.on_profile(profile_->text(), written ? trace : std::filesystem::path());
     }
   }
   profile_ = nullptr;

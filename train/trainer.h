@@ -25,7 +25,7 @@ namespace chargrad::train {
 struct TrainEvents {
   std::function<void(const IterMetrics&)> on_iter;  // every log_interval iterations
   std::function<void(const EvalMetrics&)> on_eval;
-  // The tables of --profile, once, and where the trace is.
+  // The tables of --profile, once, and where the trace is; "" where it could not be written.
   std::function<void(const std::string& text, const std::filesystem::path& trace)> on_profile;
   // One sentence about something that went wrong and was survived.
   std::function<void(const std::string&)> on_warning;

@@ -1,4 +1,4 @@
-// scaled_dot_product_attention: the fused op.
+// scaled_dot_product_attention, on heads and on packed queries, keys and values.
 #include "engine/kernels/attention.h"
 
 #include <cmath>
@@ -219,7 +219,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   check_shapes(q, k, v);
   check_options(kOp, options);
   const DType common = promote_types(promote_types(q.dtype(), k.dtype()), v.dtype());
-  const DType dtype = autocast_dtype().value_or(common);
+  const DType dtype = autocast_from(common);
   const AttentionOptions resolved = resolve(options, q.size(-1));
 
   // Two dims of heads: leading dims beyond that are joined, missing ones are 1.
@@ -252,7 +252,7 @@ Tensor scaled_dot_product_attention_packed(const Tensor& qkv, int64_t n_head,
                  ": qkv must be (B, T, 3 C) with C a multiple of n_head, got ", qkv.shape(),
                  " and n_head ", n_head);
   check_options(kPackedOp, options);
-  const DType dtype = autocast_dtype().value_or(qkv.dtype());
+  const DType dtype = autocast_from(qkv.dtype());
   const int64_t B = qkv.size(0), T = qkv.size(1), head_size = qkv.size(2) / 3 / n_head;
   const Tensor mask =
       additive_mask(kPackedOp, options.attn_mask, {B, n_head, T, T}, computed_dtype(dtype));

@@ -65,7 +65,7 @@ Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, DTyp
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_shapes(x, weight, bias);
-  const DType dtype = autocast_dtype().value_or(promote_types(x.dtype(), weight.dtype()));
+  const DType dtype = autocast_from(promote_types(x.dtype(), weight.dtype()));
   Shape shape = x.shape();
   shape.back() = weight.size(0);
   const int64_t rows = numel_of(Shape(x.shape().begin(), x.shape().end() - 1));

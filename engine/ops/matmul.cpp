@@ -103,7 +103,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
     return squeeze(matmul(a, unsqueeze(b, 1)), -1);
   }
 
-  const DType dtype = autocast_dtype().value_or(promote_types(a.dtype(), b.dtype()));
+  const DType dtype = autocast_from(promote_types(a.dtype(), b.dtype()));
   if (b.dim() == 2 && a.dim() > 2) {  // one product over all rows
     Shape shape = a.shape();
     shape.back() = b.size(1);

@@ -228,6 +228,20 @@ class Loop(Programs):
         r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.dir}/run", *TINY,
                              "--overwrite", "--max_iters=4", "--profile=100")
         self.assertIn(b"profile of 2 steps", r.stdout)
+        # None at all, and a trace that cannot be written.
+        run = self.dir / "run"
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={run}", *TINY,
+                             "--overwrite", "--max_iters=2", "--profile=1")
+        self.assertEqual(r.returncode, 0)
+        self.assertIn(b"--profile measured nothing", r.stderr)
+        (run / "trace.json").mkdir()
+        r = self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=9",
+                             "--profile=1")
+        self.assertEqual(r.returncode, 0)
+        self.assertIn(b"profile of 1 steps", r.stdout)
+        self.assertNotIn(b"trace: ", r.stdout)
+        self.assertIn(b"Is a directory", r.stderr)
+        self.assertFalse((run / "trace.json.tmp").exists())
         self.fails("train", f"--data={self.file}", "--profile=-1", status=(2,))
 
     def test_eval_only_writes_nothing(self):
@@ -359,6 +373,37 @@ class Output(Programs):
                 r = subprocess.run([BIN / program, "--help"], stdout=full, stderr=subprocess.PIPE)
             self.assertEqual(r.returncode, 1, program)
             self.assertIn(b"cannot write to the standard output", r.stderr)
+
+    def test_an_error_that_cannot_be_told_is_still_an_error(self):
+        run = self.train(self.text("the quick brown fox " * 60))
+        for command, status in ((["train", "--lr=3"], 2), (["sample", f"--out_dir={self.dir}/no"], 1),
+                                (["sample", f"--out_dir={run}", "--verbose",
+                                  "--max_new_tokens=2"], 0),
+                                (["gradcheck", "--lsit"], 2)):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([BIN / command[0], *command[1:]], stderr=full,
+                                   stdout=subprocess.DEVNULL)
+            self.assertEqual(r.returncode, status, command)
+
+    def test_a_warning_that_cannot_be_told_does_not_stop_a_run(self):
+        run = self.train(self.text("the quick brown fox " * 60))
+        (run / "trace.json").mkdir()
+        with open("/dev/full", "wb") as full:
+            r = subprocess.run([BIN / "train", *TINY, f"--out_dir={run}", "--profile=1",
+                                "--max_iters=9", "--resume"],
+                               stderr=full, stdout=subprocess.DEVNULL)
+        self.assertEqual(r.returncode, 0)
+
+    def test_closed_streams_are_not_taken_for_files(self):
+        text = self.text("the quick brown fox " * 60)
+        for streams in ((1,), (0, 1), (0, 1, 2), (2,)):
+            run = self.dir / f"run{len(streams)}{streams[0]}"
+            r = subprocess.run([BIN / "train", f"--data={text}", f"--out_dir={run}", *TINY,
+                                "--log_interval=1"], capture_output=True,
+                               preexec_fn=lambda: [os.close(stream) for stream in streams])
+            self.assertEqual(r.returncode, 0 if streams == (2,) else 1, r.stderr)
+            self.assertEqual((run / "lock").read_bytes(), b"")
+            self.assertEqual(len(self.metrics(run, "iter")), 4)
 
     def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
         disk = self.dir / "disk"

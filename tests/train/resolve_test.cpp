@@ -193,6 +193,8 @@ TEST(Resolve, RefusesContradictions) {
        "train: --attention_scale=none is for --model=head, got --model=gpt"},
       {{"--data=a", "--head_size=8"}, "train: --head_size=8 is for --model=head, got --model=gpt"},
       {{"--data=a", "--preset=head", "--model=gpt"}, "no error"},
+      {{"--data=a", "--eval_only", "--profile=3"},
+       "train: --eval_only makes no training step that --profile could measure"},
       {{"--data=a", "--eval_only", "--overwrite"},
        "train: --eval_only writes nothing, and --overwrite would remove a run"},
       {{"--data=a", "--compile=true"},
