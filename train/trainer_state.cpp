@@ -47,7 +47,7 @@ std::vector<uint8_t> read_bytes(const Members& members, const char* name) {
 }
 
 std::vector<int64_t> read_batch(const Members& members, int64_t windows) {
-  const std::vector<int64_t> batch = members.wholes("batch", 0, INT64_MAX);
+  std::vector<int64_t> batch = members.wholes("batch", 0, INT64_MAX);
   if (batch.empty()) {
     members.fail("batch must not be empty");
   }
