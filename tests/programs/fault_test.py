@@ -62,9 +62,9 @@ class Scenario:
     def __init__(self, programs, work, name, first=None, args=(), again=None):
         self.programs, self.work, self.name = programs, work, name
         # LD_PRELOAD takes no blank, which the build's own path may have.
-        self.library = work / "libfault.so"
-        if not self.library.exists():
-            self.library.symlink_to(pathlib.Path(programs).resolve() / "libfault.so")
+        self.preloaded = work / "libfault.so"
+        if not self.preloaded.exists():
+            self.preloaded.symlink_to(pathlib.Path(programs).resolve() / "libfault.so")
         self.text = work / "text"
         self.base = work / name / "base"
         self.base.mkdir(parents=True)
@@ -86,7 +86,7 @@ class Scenario:
     def train(self, run, args, **environment):
         command = [self.programs / "train", f"--out_dir={run}", *args]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, env={
-            **os.environ, "LD_PRELOAD": str(self.library),
+            **os.environ, "LD_PRELOAD": str(self.preloaded),
             "FAULT_FOLDER": str(run), **environment})
 
     def sample(self, run):
