@@ -55,7 +55,7 @@ int processors() {
 class Pool {
  public:
   // Starts threads - 1 workers; fewer where the system refuses: results do not depend on it.
-  explicit Pool(int threads) : threads_(threads) {
+  explicit Pool(int threads) : threads_(threads), processors_(processors()) {
     workers_.reserve(static_cast<size_t>(threads - 1));
     try {
       while (static_cast<int>(workers_.size()) < threads - 1) {
@@ -63,6 +63,7 @@ class Pool {
       }
     } catch (const std::system_error&) {
     }
+    keep_workers_off_the_callers_processor();
   }
 
   // Requires: no job is running.
@@ -148,7 +149,7 @@ class Pool {
   }
 
   void wait_until_finished(int64_t chunks) {
-    for (int turn = 0; turn < kSpinTurns && processors() > 1; ++turn) {
+    for (int turn = 0; turn < kSpinTurns && processors_ > 1; ++turn) {
       if (finished_.load(std::memory_order_acquire) == chunks) {
         return;
       }
@@ -172,7 +173,7 @@ class Pool {
 
   // Waits actively, but never on more threads than there are processors. True: there is work.
   bool spin() {
-    const bool may_spin = spinning_.fetch_add(1) < processors() - 1;
+    const bool may_spin = spinning_.fetch_add(1) < processors_ - 1;
     bool found = left(state_.load(std::memory_order_relaxed)) > 0;
     for (int turn = 0; may_spin && !found && turn < kSpinTurns; ++turn) {
       pause_cpu();
@@ -198,13 +199,35 @@ class Pool {
     if (wanted <= 0) {
       return;
     }
+    keep_workers_off_the_callers_processor();
     { const std::lock_guard lock(mutex_); }
     for (int64_t i = 0; i < wanted; ++i) {
       wake_.notify_one();
     }
   }
 
+  // Linux often wakes a thread on the processor of the one that woke it, and may leave both there
+  // for many milliseconds while another idles: each then waits for the other. So where there is a
+  // processor for every thread, workers may run where the caller may, but for where it is now.
+  void keep_workers_off_the_callers_processor() {
+    const int processor = sched_getcpu();
+    if (processor < 0 || processor >= CPU_SETSIZE || processor == avoided_) {
+      return;
+    }
+    avoided_ = processor;
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof(mask), &mask) != 0 || CPU_COUNT(&mask) < threads_) {
+      return;
+    }
+    CPU_CLR(processor, &mask);
+    for (std::thread& worker : workers_) {
+      pthread_setaffinity_np(worker.native_handle(), sizeof(mask), &mask);
+    }
+  }
+
   const int threads_;
+  const int processors_;
+  int avoided_ = -1;  // The processor that the workers were kept off last.
   // Job number in the upper half, chunks that nobody has claimed in the lower.
   alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<void (*)(void*, int64_t)> call_{nullptr};

@@ -89,6 +89,34 @@ TEST_F(Threads, SleepingWorkersWake) {
   }
 }
 
+// On how many processors a worker of a pool of `threads` may run.
+int processors_of_a_worker(int threads) {
+  set_num_threads(threads);
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<int> count{0};
+  while (count == 0) {  // Until a worker gets a chunk.
+    parallel_for(2, [&](int64_t) {
+      cpu_set_t mask;
+      if (std::this_thread::get_id() == caller) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      } else if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
+        count = CPU_COUNT(&mask);
+      }
+    });
+  }
+  return count;
+}
+
+// Both on one processor they would take turns, and two threads be as slow as one.
+TEST_F(Threads, WorkersStayOffTheCallersProcessorWhereThereIsOneForEach) {
+  const int processors = num_threads();
+  if (processors < 2) {
+    GTEST_SKIP() << "one processor";
+  }
+  EXPECT_EQ(processors_of_a_worker(processors), processors - 1);
+  EXPECT_EQ(processors_of_a_worker(processors + 1), processors);
+}
+
 TEST_F(Threads, NestedCallsRunSeriallyOnTheSameThread) {
   set_num_threads(3);
   std::atomic<int64_t> wrong{0}, inner{0};
