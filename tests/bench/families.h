@@ -16,6 +16,15 @@ void add_steps();
 // The tables of --scale, to standard output.
 void print_scale();
 
+// --onednn: each product whose name holds `what`. Throws where the program was built without
+// oneDNN.
+void compare_with_onednn(const std::string& what);
+
+// The sides of compare.py: each reads numbers from standard input and answers with times.
+void serve_step(const std::string& what);
+void serve_gemm(const std::string& what);
+void serve_text(const std::string& what);
+
 // Adds NAME/threads:N for N = 1, measured by processor time, which other programs disturb little,
 // and for all processors, measured by the clock.
 void add_for_threads(const std::string& name, const std::function<void(benchmark::State&)>& f,

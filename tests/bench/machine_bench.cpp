@@ -58,12 +58,16 @@ double best_gflops(Rounds function) {
   return best;
 }
 
+void read_memory(const Tensor& x) {
+  parallel_for(kMemoryFloats / kChunkFloats, [&](int64_t chunk) {
+    benchmark::DoNotOptimize(read_floats(x.data<float>() + chunk * kChunkFloats, kChunkFloats));
+  });
+}
+
 void memory_read(benchmark::State& state) {
   const Tensor x = zeros({kMemoryFloats});
   for (auto _ : state) {
-    parallel_for(kMemoryFloats / kChunkFloats, [&](int64_t chunk) {
-      benchmark::DoNotOptimize(read_floats(x.data<float>() + chunk * kChunkFloats, kChunkFloats));
-    });
+    read_memory(x);
   }
   state.SetBytesProcessed(state.iterations() * kMemoryFloats * 4);
 }
@@ -98,12 +102,25 @@ void add_machine() {
   }
 }
 
-double peak_gflops() {
-  return best_gflops(&multiply_add_rounds);
+double peak_gflops(DType dtype) {
+  return best_gflops(dtype == kBFloat16 && kernels::has_fast_bfloat16() ? &bfloat16_rounds
+                                                                        : &multiply_add_rounds);
 }
 
-double bfloat16_peak_gflops() {
-  return kernels::has_fast_bfloat16() ? best_gflops(&bfloat16_rounds) : peak_gflops();
+double memory_gbytes() {
+  const Tensor x = zeros({kMemoryFloats});
+  double best = 0;
+  for (int i = 0; i < 5; ++i) {
+    const LoopTime time;
+    read_memory(x);
+    best = std::max(best, static_cast<double>(kMemoryFloats) * 4e-9 / time.seconds());
+  }
+  return best;
+}
+
+double LoopTime::seconds() const {
+  return num_threads() == 1 ? static_cast<double>(std::clock() - processor_) / CLOCKS_PER_SEC
+                            : std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
 Threads::Threads(int count) {

@@ -19,25 +19,27 @@ struct StepOptions {
   double dropout;
 };
 
-// Counters: tokens/s; floating-point operations/s and the share of the float32 multiply-add peak;
-// page faults a step after warm-up; most bytes that tensors took.
+// Counters: tokens/s; floating-point operations/s and the share of the dtype's peak; page faults a
+// step after warm-up; most bytes that tensors took.
 void step(benchmark::State& state, const Recipe& r, StepOptions options) {
   release_kept_memory();
   TrainingStep training(r, options.dtype, options.dropout);
   for (int i = 0; i < 2; ++i) {
     training.run();
   }
-  const double peak = peak_gflops() * 1e9;
+  const double peak = peak_gflops(options.dtype) * 1e9;
   const int64_t faults = page_faults();
+  const LoopTime time;
   for (auto _ : state) {
     training.run();
   }
+  const double seconds = time.seconds();
   const auto steps = static_cast<double>(state.iterations());
   const double flops = steps * r.step_flops(training.model().num_params());
   using benchmark::Counter;
   state.counters["tokens"] = Counter(steps * static_cast<double>(r.tokens()), Counter::kIsRate);
   state.counters["flops"] = Counter(flops, Counter::kIsRate);
-  state.counters["of_peak"] = Counter(flops / peak, Counter::kIsRate);
+  state.counters["of_peak"] = flops / peak / seconds;
   state.counters["faults/step"] = static_cast<double>(page_faults() - faults) / steps;
   const MemoryStats memory = memory_stats();
   state.counters["tensors_MiB"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
@@ -85,6 +87,29 @@ void sample(benchmark::State& state, const Recipe& r, TextOptions options) {
                          benchmark::Counter::kIsRate);
 }
 
+// The likeliest character each time, after one of the text, up to the block's end, as far as memory
+// bounds it: of_memory is the share of the time that reading each weight once would take.
+void greedy(benchmark::State& state, const Recipe& r, DType dtype) {
+  GPT model(r.config);
+  model.eval();
+  const AutocastGuard autocast(dtype);
+  SamplingOptions likeliest;
+  likeliest.temperature = 0;
+  const Tensor ids = randint(0, r.config.vocab_size, {1, 1});
+  const int64_t length = r.config.block_size - 1;
+  generate(model, ids, length, likeliest);
+  const double memory = memory_gbytes() * 1e9;
+  const LoopTime time;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(generate(model, ids, length, likeliest).impl());
+  }
+  const double seconds = time.seconds();
+  const auto characters = static_cast<double>(state.iterations() * length);
+  const double bytes = static_cast<double>(model.num_params() * dtype_size(dtype)) * characters;
+  state.counters["of_memory"] = bytes / memory / seconds;
+  state.counters["characters"] = benchmark::Counter(characters, benchmark::Counter::kIsRate);
+}
+
 void add_step(const Recipe& r, StepOptions options) {
   const std::string name = "step/" + r.name + "/" + std::string(dtype_name(options.dtype)) +
                            (options.dropout > 0 ? "/dropout" : "");
@@ -130,6 +155,9 @@ void add_steps() {
       add_sample(name + "/within_block", r, {dtype, 1, 1, block - 1});
       add_sample(name + "/within_block_10", r, {dtype, 10, 1, block - 1});
       add_sample(name + "/past_block", r, {dtype, 1, block, 20});
+      add_for_threads(
+          name + "/greedy", [&r, dtype](benchmark::State& state) { greedy(state, r, dtype); },
+          [](auto* entry) { entry->MinTime(1)->Unit(benchmark::kMillisecond); });
     }
   }
 }
