@@ -60,8 +60,8 @@ std::string version_text(const Program& program);
 void print_error(std::string_view line);
 
 // Runs `body` and returns its exit status. A standard stream that is closed is taken as one that
-// fails, so that no file of the program takes its number. Whatever it throws becomes one line on stderr that opens
-// with the program's name, and the status 2 (UsageError) or 1.
+// fails, so that no file of the program takes its number. Whatever it throws becomes one line on
+// stderr that opens with the program's name, and the status 2 (UsageError) or 1.
 int run_program(const Program& program, const std::function<int()>& body);
 
 }  // namespace chargrad::train
