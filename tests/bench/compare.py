@@ -1,223 +1,219 @@
 #!/usr/bin/env python3
-"""Compares our training step with PyTorch's on the same cores, in alternating rounds.
+"""Compares our training and sampling with PyTorch's on the same cores, in turn.
 
-compare.py [--bench=PROGRAM] [--rounds=N] [--only=TEXT] [--threads=N] [--processor_time]
+compare.py [FAMILY...] [--only=TEXT] [--rounds=N] [--threads=N] [--processor_time] [--data=FILE]
 
-Both sides train the same model on one random batch: forward, loss, backward, clipping at 1, AdamW;
-PyTorch with scaled_dot_product_attention and, for bfloat16, autocast. Then both draw characters,
-one stream, PyTorch as nanoGPT does. A round is a few steps or characters of ours and then as many
-of PyTorch's, so that both meet the same noise; the figure is the median of the rounds' ratios.
+A round is a few calls of ours and then as many of PyTorch's, so that both meet the same noise; the
+figure is the median of the rounds' ratios. PyTorch's model has scaled_dot_product_attention and, for
+bfloat16, autocast. The families, the first two by default:
+
+step     a training step of either model: forward, loss, backward, clipping at 1, AdamW
+sample   a character, one stream, PyTorch as nanoGPT does; JAX too where it is installed, by one
+         compiled loop with kept keys and values
+gemm     every matrix product of both models
+memory   the most that a process of two steps of the baby GPT takes
+recipe   the whole CPU recipe on the text --data, 2,000 iterations with evaluations, train against a
+         twin, in slices of seconds: time and validation loss; recipe/OUR_DTYPE/THEIR_DTYPE
+losses   how far our losses in bfloat16 lie from float32's: the CPU recipe's of 200 iterations, the
+         baby GPT's of 50, which take some eight minutes
+
 PyTorch must be installed; the variable PYTHON of `./run bench --compare` names the interpreter that
 has it.
 """
 
 import argparse
+import importlib.util
 import os
 import statistics
 import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
-# name: layers, heads, width, block, batch, steps a round
-RECIPES = {"cpu": (4, 4, 128, 64, 12, 20), "baby": (6, 6, 384, 256, 64, 1)}
-VOCABULARY = 65
+import torch_twin
+from ours import Bench, BenchText, Training
+from torch_twin import RECIPES, TorchGemm, TorchStep, TorchText, TorchTraining
 
-
-class Attention(nn.Module):
-    def __init__(self, width, heads, dropout):
-        super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width, bias=False)
-        self.drop = nn.Dropout(dropout)
-
-    def forward(self, x):
-        shape = x.shape
-        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-                   for part in self.qkv(x).chunk(3, dim=-1))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True,
-                                           dropout_p=self.dropout if self.training else 0.0)
-        return self.drop(self.out(y.transpose(1, 2).reshape(shape)))
+DTYPES = ("float32", "bfloat16")
 
 
-class Block(nn.Module):
-    def __init__(self, width, heads, dropout):
-        super().__init__()
-        self.norm1, self.norm2 = (nn.LayerNorm(width, bias=False) for _ in range(2))
-        self.attention = Attention(width, heads, dropout)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width, bias=False), nn.GELU(),
-                                 nn.Linear(4 * width, width, bias=False), nn.Dropout(dropout))
+class Comparison:
+    """What the command line says, and the families."""
 
-    def forward(self, x):
-        x = x + self.attention(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+    def __init__(self, args):
+        self.args, self.clock = args, int(args.processor_time)
+        self.threads = torch.get_num_threads()
 
+    def wants(self, name):
+        return self.args.only in name
 
-class Model(nn.Module):
-    def __init__(self, layers, heads, width, block, dropout):
-        super().__init__()
-        self.tokens = nn.Embedding(VOCABULARY, width)
-        self.positions = nn.Parameter(0.02 * torch.randn(block, width))
-        nn.init.normal_(self.tokens.weight, std=0.02)  # the head too: they are tied
-        self.drop = nn.Dropout(dropout)
-        self.blocks = nn.Sequential(*(Block(width, heads, dropout) for _ in range(layers)))
-        self.norm = nn.LayerNorm(width, bias=False)
+    def in_turn(self, name, count, rounds, ours, others):
+        """others: {name: side}, the sides with run()."""
+        sides = {"ours": ours, **others}
+        for side in sides.values():
+            side.run(min(count, 3))  # warm-up
+        seconds = {side: [] for side in sides}
+        for _ in range(self.args.rounds or rounds):
+            for side_name, side in sides.items():
+                time.sleep(0.05)  # OpenMP's threads wait actively for a while after their work
+                seconds[side_name].append(
+                    statistics.median(call[self.clock] for call in side.run(count)))
+        ours.close()
+        line = f"{name:36} ours {statistics.median(seconds['ours']) * 1e3:9.3f} ms"
+        for other in others:
+            ratios = [theirs / mine for mine, theirs in zip(seconds["ours"], seconds[other])]
+            line += (f"   {other} {statistics.median(seconds[other]) * 1e3:9.3f} ms   "
+                     f"{other}/ours {statistics.median(ratios):5.2f} "
+                     f"({min(ratios):.2f} .. {max(ratios):.2f})")
+        print(line, flush=True)
 
-    def hidden(self, ids):
-        return self.norm(self.blocks(self.drop(self.tokens(ids) + self.positions[:ids.shape[1]])))
+    def step(self):
+        for recipe, (count, rounds) in {"cpu": (20, 15), "baby": (1, 3)}.items():
+            for dtype in DTYPES:
+                for dropout in (0.0, 0.2):
+                    name = f"step/{recipe}/{dtype}/{dropout}"
+                    if self.wants(name):
+                        what = recipe, dtype, dropout
+                        ours = Bench(self.args.bench, "--serve", *what, self.threads)
+                        self.in_turn(name, count, rounds, ours, {"PyTorch": TorchStep(*what)})
 
-    def forward(self, ids, targets):
-        logits = F.linear(self.hidden(ids), self.tokens.weight)
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    def sample(self):
+        has_jax = importlib.util.find_spec("jax") is not None
+        for recipe, rounds in {"cpu": 15, "baby": 3}.items():
+            block = RECIPES[recipe][3]
+            for dtype in DTYPES:
+                for place, start, count in (("within", 1, block - 1), ("past", block, 20)):
+                    name = f"sample/{recipe}/{dtype}/{place}"
+                    if not self.wants(name):
+                        continue
+                    what = recipe, dtype, start
+                    others = {"PyTorch": TorchText(*what)}
+                    if has_jax and place == "within":
+                        from jax_twin import JaxText
+                        others["JAX"] = JaxText(recipe, dtype)
+                    ours = BenchText(self.args.bench, "--serve_text", *what, self.threads)
+                    self.in_turn(name, count, rounds, ours, others)
 
-    @torch.no_grad()
-    def generate(self, ids, count):
-        """As nanoGPT does: the whole context again for each character."""
-        for _ in range(count):
-            context = ids[:, -self.positions.shape[0]:]
-            logits = F.linear(self.hidden(context)[:, -1], self.tokens.weight)
-            next_id = torch.multinomial(F.softmax(logits.float(), dim=-1), num_samples=1)
-            ids = torch.cat((ids, next_id), dim=1)
-        return ids
+    def gemm(self):
+        for recipe, (_, _, width, block, batch) in RECIPES.items():
+            layers = {"c_attn": (width, 3 * width), "c_proj": (width, width),
+                      "c_fc": (width, 4 * width), "mlp_c_proj": (4 * width, width),
+                      "lm_head": (width, torch_twin.VOCABULARY)}
+            for dtype in DTYPES:
+                for layer, (inputs, outputs) in layers.items():
+                    for gradient in ("forward", "input_gradient", "weight_gradient"):
+                        name = f"gemm/{recipe}/{dtype}/{layer}/{gradient}"
+                        if self.wants(name):
+                            ours = Bench(self.args.bench, "--serve_gemm", recipe, dtype,
+                                         f"{layer}/{gradient}", self.threads)
+                            theirs = TorchGemm(batch * block, inputs, outputs, dtype, gradient)
+                            flops = 2.0 * batch * block * inputs * outputs
+                            count = max(3, int(0.03 * 2e11 / flops))  # some 30 ms
+                            self.in_turn(name, count, 7, ours, {"PyTorch": theirs})
 
+    def memory(self):
+        for dtype in DTYPES:
+            for dropout in (0.0, 0.2):
+                name = f"memory/baby/{dtype}/{dropout}"
+                if not self.wants(name):
+                    continue
+                bench = Bench(self.args.bench, "--serve", "baby", dtype, dropout, self.threads)
+                bench.run(2)
+                ours = bench.close()
+                code = ("import resource; from torch_twin import TorchStep; "
+                        f"TorchStep('baby', '{dtype}', {dropout}).run(2); "
+                        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)")
+                theirs = 1024 * int(subprocess.run([sys.executable, "-c", code], check=True,
+                                                   cwd=Path(__file__).parent, text=True,
+                                                   capture_output=True).stdout)
+                print(f"{name:36} ours {ours / 1e9:5.2f} GB   PyTorch {theirs / 1e9:5.2f} GB   "
+                      f"ours/PyTorch {ours / theirs:.2f}", flush=True)
 
-class Torch:
-    """PyTorch's side. run() gives seconds and processor seconds of each step."""
+    def train(self, folder, *flags):
+        return Training(self.args.train, folder, f"--data={self.args.data}",
+                        f"--threads={self.threads}", *flags)
 
-    def __init__(self, recipe, dtype, dropout):
-        layers, heads, width, block, batch, _ = RECIPES[recipe]
-        self.autocast = dtype == "bfloat16"
-        self.model = Model(layers, heads, width, block, dropout)
-        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
-        vectors = [p for p in self.model.parameters() if p.dim() < 2]
-        self.optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1},
-                                            {"params": vectors, "weight_decay": 0.0}],
-                                           lr=1e-3, betas=(0.9, 0.99))
-        self.ids, self.targets = torch.randint(VOCABULARY, (2, batch, block))
+    def recipe(self):
+        text = Path(self.args.data).read_text()
+        for dtype in DTYPES:
+            for their_dtype in DTYPES:
+                name = f"recipe/{dtype}/{their_dtype}"
+                if not self.wants(name):
+                    continue
+                torch.manual_seed(1337)
+                theirs, seconds = TorchTraining(text, their_dtype), 0.0
+                iterations = theirs.iterations()
+                with tempfile.TemporaryDirectory() as folder:
+                    ours = self.train(f"{folder}/run", "--preset=cpu", f"--dtype={dtype}")
+                    try:
+                        going = True
+                        while going:
+                            ours_goes = ours.run_for(2)
+                            start = time.perf_counter()
+                            done = sum(1 for _, _ in zip(range(50), iterations))
+                            seconds += time.perf_counter() - start
+                            going = ours_goes or done == 50
+                    finally:
+                        ours.stop()
+                    loss = ours.metrics("eval", "val_loss")[-1]
+                print(f"{name:36} ours {ours.seconds:6.1f} s, validation loss {loss:.4f}   "
+                      f"PyTorch {seconds:6.1f} s, {theirs.validation_loss:.4f}   "
+                      f"ours/PyTorch {ours.seconds / seconds:.3f}", flush=True)
 
-    def run(self, steps):
-        seconds = []
-        for _ in range(steps):
-            start, processor = time.perf_counter(), time.process_time()
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.autocast):
-                loss = self.model(self.ids, self.targets)
-            loss.item()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-            self.optimizer.zero_grad(set_to_none=True)
-            seconds.append((time.perf_counter() - start, time.process_time() - processor))
-        return seconds
-
-
-class TorchText:
-    """PyTorch's sampling. run() gives the seconds and processor seconds of one character."""
-
-    def __init__(self, recipe, dtype, start):
-        layers, heads, width, block, _, _ = RECIPES[recipe]
-        self.autocast = dtype == "bfloat16"
-        self.model = Model(layers, heads, width, block, 0.0).eval()
-        self.ids = torch.randint(VOCABULARY, (1, start))
-
-    def run(self, count):
-        start, processor = time.perf_counter(), time.process_time()
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=self.autocast):
-            self.model.generate(self.ids, count)
-        return [((time.perf_counter() - start) / count, (time.process_time() - processor) / count)]
-
-
-class Bench:
-    """The bench program's side, which answers each number with words."""
-
-    def __init__(self, program, flag, *what):
-        what = ",".join(map(str, what)) + f",{torch.get_num_threads()}"
-        self.process = subprocess.Popen([program, f"--{flag}={what}"], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, number):
-        print(number, file=self.process.stdin, flush=True)
-        words = [float(word) for word in self.process.stdout.readline().split()]
-        if not words:
-            raise SystemExit(f"compare: the bench program ended, status {self.process.wait()}")
-        return list(zip(words[::2], words[1::2]))
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-class Ours(Bench):
-    """The same of `bench --serve`."""
-
-    def __init__(self, program, recipe, dtype, dropout):
-        super().__init__(program, "serve", recipe, dtype, dropout)
-
-    def run(self, steps):
-        return self.ask(steps)
-
-
-class OursText(Bench):
-    """The same of `bench --serve_text`."""
-
-    def __init__(self, program, recipe, dtype, start):
-        super().__init__(program, "serve_text", recipe, dtype, start)
-
-    def run(self, count):
-        return [tuple(seconds / count for seconds in self.ask(count)[0])]
-
-
-def compare(name, ours, theirs, steps, rounds, clock):
-    for side in (ours, theirs):
-        side.run(min(steps, 3))  # warm-up
-    ratios, our_times, their_times = [], [], []
-    for _ in range(rounds):
-        mine = statistics.median(step[clock] for step in ours.run(steps))
-        other = statistics.median(step[clock] for step in theirs.run(steps))
-        ratios.append(other / mine)
-        our_times.append(mine)
-        their_times.append(other)
-    ours.close()
-    print(f"{name:34} ours {statistics.median(our_times) * 1e3:9.2f} ms   "
-          f"PyTorch {statistics.median(their_times) * 1e3:9.2f} ms   "
-          f"PyTorch/ours {statistics.median(ratios):5.2f} "
-          f"({min(ratios):.2f} .. {max(ratios):.2f})", flush=True)
+    def losses(self):
+        for recipe, iterations in {"cpu": 200, "baby": 50}.items():
+            name = f"losses/{recipe}"
+            if not self.wants(name):
+                continue
+            curves = []
+            for dtype in DTYPES:
+                with tempfile.TemporaryDirectory() as folder:
+                    run = self.train(f"{folder}/run", f"--preset={recipe}", f"--dtype={dtype}",
+                                     f"--max_iters={iterations}", "--log_interval=1",
+                                     f"--eval_interval={iterations}", "--eval_iters=1")
+                    try:
+                        run.run_for()
+                    finally:
+                        run.stop()
+                    curves.append(run.metrics("iter", "loss"))
+            apart = [abs(a - b) for a, b in zip(*curves)]
+            print(f"{name:36} {len(apart)} losses, {curves[0][0]:.4f} .. {curves[0][-1]:.4f}; "
+                  f"bfloat16's lie {max(apart):.1e} from float32's at most, "
+                  f"{statistics.mean(apart):.1e} on average", flush=True)
 
 
 def main():
     root = Path(__file__).resolve().parents[2]
+    families = ("step", "sample", "gemm", "memory", "recipe", "losses")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(families))
     parser.add_argument("--bench", default=str(root / "build/release/bench"), metavar="PROGRAM")
-    parser.add_argument("--rounds", type=int, default=0, help="default: 15 (cpu), 3 (baby)")
+    parser.add_argument("--train", default=str(root / "build/release/train"), metavar="PROGRAM")
+    parser.add_argument("--data", default=str(root / "data/the_salt_road.txt"), metavar="FILE",
+                        help="the text of recipe and losses")
+    parser.add_argument("--rounds", type=int, default=0,
+                        help="default: 15 (cpu), 3 (baby), 7 (gemm)")
     parser.add_argument("--only", default="", metavar="TEXT",
-                        help="only cases whose name holds it, as in 'cpu/float32' or 'sample/baby'")
+                        help="only cases whose name holds it, as in 'cpu/float32'")
     parser.add_argument("--threads", type=int, default=0, help="default: all processors")
     parser.add_argument("--processor_time", action="store_true",
                         help="compare processor time: for one thread on a busy machine")
     args = parser.parse_args()
+    unknown = set(args.families) - set(families)
+    if unknown:
+        parser.error(f"no family is called {', '.join(sorted(unknown))}")
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
     load = " ".join(f"{x:.1f}" for x in os.getloadavg())
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, "
           f"{'processor' if args.processor_time else 'wall'} time; load {load}")
-    clock = int(args.processor_time)
-    for recipe, (_, _, _, block, _, steps) in RECIPES.items():
-        rounds = args.rounds or (15 if recipe == "cpu" else 3)
-        for dtype in ("float32", "bfloat16"):
-            for dropout in (0.0, 0.2):
-                if args.only in f"{recipe}/{dtype}/{dropout}":
-                    what = recipe, dtype, dropout
-                    compare(f"{recipe}, {dtype}" + (f", dropout {dropout}" if dropout else ""),
-                            Ours(args.bench, *what), Torch(*what), steps, rounds, clock)
-            for place, start, count in (("within", 1, block - 1), ("past", block, 20)):
-                if args.only in f"sample/{recipe}/{dtype}/{place}":
-                    what = recipe, dtype, start
-                    compare(f"{recipe}, {dtype}, character {place} block",
-                            OursText(args.bench, *what), TorchText(*what), count, rounds, clock)
+    comparison = Comparison(args)
+    for family in args.families or ("step", "sample"):
+        getattr(comparison, family)()
 
 
 if __name__ == "__main__":
