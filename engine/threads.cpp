@@ -1,6 +1,8 @@
-// The pool behind parallel_for. A job is published by one store and its chunks are claimed by
-// compare-and-swap on the same word, so a worker that wakes late finds nothing to do and nobody
-// waits for it: the caller alone can finish any job.
+// The pool behind parallel_for. A job's chunks are laid out over the threads in equal stretches, so
+// that each thread meets the same part of a tensor in one job after the other and finds it in its
+// own cache; who is done takes from the ends of the others' stretches. Chunks are claimed by
+// compare-and-swap, so a worker that wakes late finds nothing to do and nobody waits for it: the
+// caller alone can finish any job.
 #include "engine/threads.h"
 
 #include <pthread.h>
@@ -26,8 +28,8 @@ constexpr int kMaxThreads = 1024;
 // Turns before a waiting thread goes to sleep. A turn is 10-40 ns, a wake-up by the kernel costs
 // 5-50 us: long enough for the gap between two kernels of one model, short on a busy machine.
 constexpr int kSpinTurns = 4000;
-// Chunks that the count in the job's word can hold; a longer loop runs serially.
-constexpr int64_t kMaxChunks = 0xffffffff;
+// Pieces that a stretch's word can count; of more chunks, several make a piece.
+constexpr int64_t kMaxPieces = 0xffff;
 
 // True on the workers, and on a caller while its parallel_for runs.
 thread_local bool inside_chunk = false;
@@ -55,11 +57,12 @@ int processors() {
 class Pool {
  public:
   // Starts threads - 1 workers; fewer where the system refuses: results do not depend on it.
-  explicit Pool(int threads) : threads_(threads), processors_(processors()) {
+  explicit Pool(int threads)
+      : threads_(threads), processors_(processors()), stretches_(static_cast<size_t>(threads)) {
     workers_.reserve(static_cast<size_t>(threads - 1));
     try {
       while (static_cast<int>(workers_.size()) < threads - 1) {
-        workers_.emplace_back([this] { work(); });
+        workers_.emplace_back([this, self = workers_.size() + 1] { work(self); });
       }
     } catch (const std::system_error&) {
     }
@@ -83,20 +86,28 @@ class Pool {
 
   int threads() const { return threads_; }
 
-  // Requires: one caller at a time, 0 < chunks <= kMaxChunks.
+  // Requires: one caller at a time, 0 < chunks.
   void run(int64_t chunks, void (*call)(void*, int64_t), void* context) {
+    const int64_t size = (chunks + kMaxPieces - 1) / kMaxPieces;
+    const int64_t pieces = (chunks + size - 1) / size;
     // Nothing is left of the job before, so no claim can succeed while these change.
-    call_.store(call, std::memory_order_relaxed);
-    context_.store(context, std::memory_order_relaxed);
-    chunks_.store(chunks, std::memory_order_relaxed);
+    loop_.call.store(call, std::memory_order_relaxed);
+    loop_.context.store(context, std::memory_order_relaxed);
+    loop_.chunks.store(chunks, std::memory_order_relaxed);
+    loop_.piece.store(size, std::memory_order_relaxed);
     finished_.store(0, std::memory_order_relaxed);
     error_ = nullptr;
     error_chunk_ = chunks;
-    const uint64_t job = (state_.load(std::memory_order_relaxed) >> 32) + 1;
-    state_.store((job << 32) | static_cast<uint64_t>(chunks));  // seq_cst: see sleep().
-    wake_workers(chunks - 1);
+    const uint32_t job = job_.load(std::memory_order_relaxed) + 1;
+    const int64_t used = std::min<int64_t>(threads_, pieces);
+    for (int64_t i = 0; i < used; ++i) {
+      stretches_[static_cast<size_t>(i)].word.store(
+          Claim{job, pieces * i / used, pieces * (i + 1) / used}.word(), std::memory_order_release);
+    }
+    job_.store(job);  // seq_cst: see sleep().
+    wake_workers(pieces - 1);
 
-    claim_chunks();
+    claim_pieces(0);
     wait_until_finished(chunks);
     if (error_) {
       std::rethrow_exception(std::exchange(error_, nullptr));
@@ -104,23 +115,55 @@ class Pool {
   }
 
  private:
-  static uint64_t left(uint64_t state) { return state & 0xffffffffu; }
+  // What is left of a stretch: pieces [begin, end) of a job.
+  struct Claim {
+    uint32_t job;
+    int64_t begin;
+    int64_t end;
 
-  // Runs chunks of the current job until none is left to claim.
-  void claim_chunks() {
+    uint64_t word() const {
+      return (uint64_t{job} << 32) | (static_cast<uint64_t>(begin) << 16) |
+             static_cast<uint64_t>(end);
+    }
+    static Claim of(uint64_t word) {
+      return {static_cast<uint32_t>(word >> 32), static_cast<int64_t>((word >> 16) & 0xffff),
+              static_cast<int64_t>(word & 0xffff)};
+    }
+  };
+  struct alignas(64) Stretch {
+    std::atomic<uint64_t> word{0};
+  };
+  struct alignas(64) Loop {
+    std::atomic<void (*)(void*, int64_t)> call{nullptr};
+    std::atomic<void*> context{nullptr};
+    std::atomic<int64_t> chunks{0};
+    std::atomic<int64_t> piece{1};  // chunks of one piece
+  };
+
+  // Runs what is left of the current job: thread `self`'s own stretch from the front, then the
+  // others' from the back.
+  void claim_pieces(size_t self) {
     int64_t done = 0, chunks = 0;
-    uint64_t state = state_.load(std::memory_order_acquire);
-    while (left(state) > 0) {
-      // May already belong to a later job than `state`; then the exchange fails.
-      const auto call = call_.load(std::memory_order_relaxed);
-      void* const context = context_.load(std::memory_order_relaxed);
-      chunks = chunks_.load(std::memory_order_relaxed);
-      if (!state_.compare_exchange_weak(state, state - 1, std::memory_order_acquire)) {
-        continue;
+    for (size_t i = 0; i < stretches_.size(); ++i) {
+      std::atomic<uint64_t>& word = stretches_[(self + i) % stretches_.size()].word;
+      uint64_t before = word.load(std::memory_order_acquire);
+      for (Claim left = Claim::of(before); left.begin < left.end; left = Claim::of(before)) {
+        // May already belong to a later job than `before`; then the exchange fails.
+        const auto call = loop_.call.load(std::memory_order_relaxed);
+        void* const context = loop_.context.load(std::memory_order_relaxed);
+        const int64_t all = loop_.chunks.load(std::memory_order_relaxed);
+        const int64_t size = loop_.piece.load(std::memory_order_relaxed);
+        const int64_t piece = i == 0 ? left.begin++ : --left.end;
+        if (!word.compare_exchange_weak(before, left.word(), std::memory_order_acquire)) {
+          continue;
+        }
+        chunks = all;
+        for (int64_t chunk = piece * size; chunk < std::min(all, (piece + 1) * size); ++chunk) {
+          run_one(call, context, chunk);
+          ++done;
+        }
+        before = word.load(std::memory_order_acquire);
       }
-      run_one(call, context, chunks - static_cast<int64_t>(left(state)));
-      ++done;
-      state = state_.load(std::memory_order_acquire);
     }
     if (done > 0) {
       report(done, chunks);
@@ -161,23 +204,26 @@ class Pool {
     caller_sleeps_.store(false);
   }
 
-  void work() {
+  void work(size_t self) {
     inside_chunk = true;
+    uint32_t seen = 0;  // The last job of which nothing was left when this thread looked.
     while (!stop_.load(std::memory_order_relaxed)) {
-      if (!spin()) {
-        sleep();
+      if (!spin(seen)) {
+        sleep(seen);
       }
-      claim_chunks();
+      const uint32_t job = job_.load(std::memory_order_acquire);
+      claim_pieces(self);
+      seen = job;
     }
   }
 
-  // Waits actively, but never on more threads than there are processors. True: there is work.
-  bool spin() {
+  // Waits actively, but never on more threads than there are processors. True: there is a job.
+  bool spin(uint32_t seen) {
     const bool may_spin = spinning_.fetch_add(1) < processors_ - 1;
-    bool found = left(state_.load(std::memory_order_relaxed)) > 0;
+    bool found = job_.load(std::memory_order_relaxed) != seen;
     for (int turn = 0; may_spin && !found && turn < kSpinTurns; ++turn) {
       pause_cpu();
-      found = left(state_.load(std::memory_order_relaxed)) > 0;
+      found = job_.load(std::memory_order_relaxed) != seen;
     }
     spinning_.fetch_sub(1);
     return found;
@@ -185,10 +231,10 @@ class Pool {
 
   // Either the caller sees this sleeper, or this thread sees the caller's job: both write their
   // own word before they read the other's, all in one total order.
-  void sleep() {
+  void sleep(uint32_t seen) {
     std::unique_lock lock(mutex_);
     sleepers_.fetch_add(1);
-    wake_.wait(lock, [&] { return left(state_.load()) > 0 || stop_.load(); });
+    wake_.wait(lock, [&] { return job_.load() != seen || stop_.load(); });
     sleepers_.fetch_sub(1);
   }
 
@@ -227,12 +273,10 @@ class Pool {
 
   const int threads_;
   const int processors_;
-  int avoided_ = -1;  // The processor that the workers were kept off last.
-  // Job number in the upper half, chunks that nobody has claimed in the lower.
-  alignas(64) std::atomic<uint64_t> state_{0};
-  alignas(64) std::atomic<void (*)(void*, int64_t)> call_{nullptr};
-  std::atomic<void*> context_{nullptr};
-  std::atomic<int64_t> chunks_{0};
+  int avoided_ = -1;                // The processor that the workers were kept off last.
+  std::vector<Stretch> stretches_;  // One a thread, the caller's first.
+  alignas(64) std::atomic<uint32_t> job_{0};
+  Loop loop_;
   alignas(64) std::atomic<int64_t> finished_{0};
   std::atomic<bool> caller_sleeps_{false};
 
@@ -308,7 +352,7 @@ namespace detail {
 
 void run_chunks(int64_t chunks, void (*call)(void*, int64_t), void* context) {
   const int threads = num_threads();
-  if (chunks <= 1 || threads == 1 || inside_chunk || chunks > kMaxChunks) {
+  if (chunks <= 1 || threads == 1 || inside_chunk) {
     run_serially(chunks, call, context);
     return;
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -53,6 +54,37 @@ TEST_F(Threads, EachChunkRunsOnce) {
       std::vector<int> runs(static_cast<size_t>(chunks), 0);
       parallel_for(chunks, [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
       EXPECT_THAT(runs, Each(1)) << threads << " threads, " << chunks << " chunks";
+    }
+  }
+}
+
+// More chunks than a thread's stretch counts one by one.
+TEST_F(Threads, EachOfVeryManyChunksRunsOnce) {
+  for (const int threads : {2, 7}) {
+    set_num_threads(threads);
+    std::vector<unsigned char> runs(3 * 65535 + 2, 0);
+    parallel_for(static_cast<int64_t>(runs.size()),
+                 [&](int64_t i) { ++runs[static_cast<size_t>(i)]; });
+    EXPECT_EQ(std::count(runs.begin(), runs.end(), 1), std::ssize(runs)) << threads << " threads";
+  }
+}
+
+// One chunk waits for all others, so other threads must take the rest of its thread's stretch.
+TEST_F(Threads, WhoIsDoneTakesFromTheOthers) {
+  for (const int threads : {2, 3}) {
+    set_num_threads(threads);
+    for (const int64_t waiting : {0, 5, 19}) {
+      std::atomic<int> others{0};
+      parallel_for(20, [&](int64_t i) {
+        if (i != waiting) {
+          ++others;
+          return;
+        }
+        while (others.load() < 19) {
+          std::this_thread::yield();
+        }
+      });
+      EXPECT_EQ(others.load(), 19);
     }
   }
 }
