@@ -14,7 +14,7 @@ namespace chargrad::kernels {
 namespace {
 
 constexpr int64_t kRows = 6;
-constexpr int64_t kLineElements = 32;  // Of a cache line.
+constexpr int64_t kLine = 64;  // Bytes of a cache line.
 
 __m512bh load_pairs(const bfloat16* b) {
   return (__m512bh)_mm512_loadu_si512(b);
@@ -38,6 +38,15 @@ __m512 load(__mmask16 mask, const float* c) {
 }
 __m512 load(__mmask16, const bfloat16*) {
   return _mm512_setzero_ps();
+}
+
+// What a tile of `pairs` asks for: `wanted` or, where that is null, as many lines from `next_a` on.
+Ahead ahead_of(const Ahead* wanted, const bfloat16* next_a, int64_t pairs) {
+  if (wanted == nullptr) {
+    const auto* const next = reinterpret_cast<const std::byte*>(next_a);
+    return {next, next + pairs * kLine, nullptr, nullptr};
+  }
+  return wanted->next < wanted->end ? *wanted : Ahead{wanted->then, wanted->last, nullptr, nullptr};
 }
 
 // One register tile: kR rows by kV vectors. `last` masks the last vector's columns.
@@ -66,8 +75,8 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
     }
   }
   // So are its rows of A, where they lie one after the other: a line for each pair, as one of a
-  // tile's lines is used in that time or less. Elsewhere the lines asked for are in cache.
-  const bfloat16* next_a = a + kR * args.a_row_stride;
+  // tile's lines is used in that time or less. Elsewhere something else may be.
+  Ahead ahead = ahead_of(args.ahead, a + kR * args.a_row_stride, args.pairs);
   const bfloat16* HWY_RESTRICT b = args.b;
   for (int64_t p = 0; p < args.pairs; ++p) {
     __m512bh row[kV];
@@ -83,10 +92,13 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
         sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, row[v]);
       }
     }
-    _mm_prefetch(next_a, _MM_HINT_T0);
-    next_a += kLineElements;
+    _mm_prefetch(ahead.next, _MM_HINT_T0);
+    ahead.next = ahead.next < ahead.end ? ahead.next + kLine : ahead.next;
     a += args.a_pair_stride;
     b += args.ldb;
+  }
+  if (args.ahead != nullptr) {
+    *args.ahead = ahead;
   }
 
   HWY_UNROLL(6)

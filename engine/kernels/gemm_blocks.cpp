@@ -37,7 +37,7 @@ constexpr int64_t kPackedSize = int64_t{1} << 21;
 constexpr int64_t kPackedDepth = 512;
 static_assert(kPackedDepth % kStretchK == 0);
 // Rows of k that one chunk packs.
-constexpr int64_t kPackChunk = 64;
+constexpr int64_t kPackChunk = 32;
 
 // How the sums over [k, ...) begin. A long K is cut at fixed places; each stretch has its own
 // chain.
@@ -102,14 +102,16 @@ struct Packing {
 
   int64_t panels() const { return ceil_div(to.columns, to.width); }
   int64_t chunks() const {
-    return m.column_stride == 1 ? ceil_div(to.depth, kPackChunk) : panels();
+    return to.data == nullptr     ? 0
+           : m.column_stride == 1 ? ceil_div(to.depth, kPackChunk)
+                                  : panels();
   }
-  void run(const TileKernels& t, int64_t chunk) const {
+  void run(int64_t chunk) const {
     if (m.column_stride == 1) {
       const int64_t k = chunk * kPackChunk;
-      t.pack(m, to, k, std::min(k + kPackChunk, to.depth), 0, panels());
+      tile_kernels().pack(m, to, k, std::min(k + kPackChunk, to.depth), 0, panels());
     } else {
-      t.pack(m, to, 0, to.depth, chunk, chunk + 1);
+      tile_kernels().pack(m, to, 0, to.depth, chunk, chunk + 1);
     }
   }
 };
@@ -230,10 +232,7 @@ void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run r
     const Packing a = {transposed(whole.from(whole.a, 0, k0)),
                        {packed_a, k1 - k0, whole.M, kChunkRows}};
     const Packing b = {whole.from(whole.b, k0, 0), {packed_b, k1 - k0, whole.N, t.panel_columns}};
-    const int64_t a_chunks = pack_a ? a.chunks() : 0;
-    for_chunks(run, a_chunks + b.chunks(), [&](int64_t chunk) {
-      chunk < a_chunks ? a.run(t, chunk) : b.run(t, chunk - a_chunks);
-    });
+    pack_both(run, a, b);
     multiply_blocks(t, whole, {k0, k1, packed_a, packed_b}, run);
   }
 }
@@ -268,7 +267,7 @@ int64_t packed_b_bytes(const MatrixView<float>& /*b*/, int64_t K, int64_t N) {
 void pack_b(const MatrixView<float>& b, int64_t K, int64_t N, void* to) {
   const TileKernels& t = tile_kernels();
   const Packing packing = {b, {static_cast<float*>(to), K, N, t.panel_columns}};
-  parallel_for(packing.chunks(), [&](int64_t chunk) { packing.run(t, chunk); });
+  parallel_for(packing.chunks(), [&](int64_t chunk) { packing.run(chunk); });
 }
 
 }  // namespace chargrad::kernels

@@ -31,7 +31,7 @@ constexpr int64_t kFewRows = 24;
 // Elements of a packed operand (8 MB): larger ones are packed and used in parts.
 constexpr int64_t kPackedSize = int64_t{1} << 22;
 // Rows of k that one chunk packs.
-constexpr int64_t kPackChunk = 64;
+constexpr int64_t kPackChunk = 32;
 
 template <class C>
 void multiply_panel(const PairTileKernels& t, const PairPanelArgs<C>& args) {
@@ -166,7 +166,8 @@ RowsOfA rows_for_many_panels(const PairTileKernels& t, const SourceA& a, int64_t
 // The part of C that `p` describes, over k in [k0, k1), panels [first, last).
 template <class C>
 void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int64_t k0, int64_t k1,
-                    const RowsOfA& a, const PairPanels& b, int64_t first, int64_t last) {
+                    const RowsOfA& a, const PairPanels& b, int64_t first, int64_t last,
+                    Ahead* ahead = nullptr) {
   const int64_t pairs = ceil_div(k1 - k0, 2);
   for (int64_t panel = first; panel < last; ++panel) {
     const int64_t j = panel * kPairPanelColumns;
@@ -183,6 +184,7 @@ void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int
     args.ldc = p.ldc;
     args.bias = p.bias == nullptr ? nullptr : p.bias + j;
     args.mode = k0 == 0 ? SumMode::kBegin : SumMode::kAdd;
+    args.ahead = ahead;
     multiply_panel(t, args);
   }
 }
@@ -209,6 +211,36 @@ void multiply_few_rows(const PairTileKernels& t, const Product<bfloat16, C>& who
   });
 }
 
+// Rows of k of both operands that are packed after a stretch. Where they lie one after the other,
+// its products ask for them: packing then finds them in cache, and memory works all the time.
+class NextStretch {
+ public:
+  template <class C>
+  NextStretch(const Product<bfloat16, C>& p, int64_t k0, int64_t k1)
+      : a_(bytes_of(transposed(p.a), p.M, k0, k1)), b_(bytes_of(p.b, p.N, k0, k1)) {}
+
+  // What the part [begin, end) of `whole` asks for.
+  Ahead part(int64_t begin, int64_t end, int64_t whole) const {
+    return {b_.at(begin, whole), b_.at(end, whole), a_.at(begin, whole), a_.at(end, whole)};
+  }
+
+ private:
+  struct Bytes {
+    const std::byte* data;
+    int64_t count;
+    const std::byte* at(int64_t part, int64_t whole) const { return data + count * part / whole; }
+  };
+  static Bytes bytes_of(const MatrixView<bfloat16>& m, int64_t columns, int64_t k0, int64_t k1) {
+    if (m.column_stride != 1 || m.row_stride != columns || k0 >= k1) {
+      return {nullptr, 0};
+    }
+    return {reinterpret_cast<const std::byte*>(m.data + k0 * columns),
+            (k1 - k0) * columns * static_cast<int64_t>(sizeof(bfloat16))};
+  }
+
+  Bytes a_, b_;
+};
+
 // All of C, over k in [k0, k1). A chunk is some rows and some panels.
 template <class C>
 void multiply_blocks(const PairTileKernels& t, const Product<bfloat16, C>& whole, int64_t k0,
@@ -219,12 +251,15 @@ void multiply_blocks(const PairTileKernels& t, const Product<bfloat16, C>& whole
   const int64_t row_chunks = ceil_div(whole.M, rows);
   const int64_t panels = ceil_div(whole.N, kPairPanelColumns);
   const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
+  const NextStretch next(whole, k1, std::min(whole.K, k1 + (k1 - k0)));
   for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
     const int64_t i = chunk / column_chunks * rows, column_chunk = chunk % column_chunks;
     const Product<bfloat16, C> p = whole.part(i, std::min(rows, whole.M - i), 0, whole.N);
+    const int64_t at = i * column_chunks + column_chunk * p.M;
+    Ahead ahead = next.part(at, at + p.M, whole.M * column_chunks);
     multiply_block(t, p, k0, k1, rows_for_many_panels(t, a, i, p.M, k0, k1), b,
                    column_chunk * panels / column_chunks,
-                   (column_chunk + 1) * panels / column_chunks);
+                   (column_chunk + 1) * panels / column_chunks, a.in_panels() ? &ahead : nullptr);
   });
 }
 
@@ -238,9 +273,7 @@ void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& wh
     k1 = std::min(whole.K, k0 + depth);
     const PackingA a(whole.from(whole.a, 0, k0), whole.M, k1 - k0, k0, scratch_a);
     const Packing b = {whole.from(whole.b, k0, 0), {packed_b, k1 - k0, whole.N}};
-    for_chunks(run, a.chunks() + b.chunks(), [&](int64_t chunk) {
-      chunk < a.chunks() ? a.run(chunk) : b.run(chunk - a.chunks());
-    });
+    pack_both(run, a, b);
     multiply_blocks(t, whole, k0, k1, a.source(), b.to, run);
   }
 }

@@ -1,6 +1,7 @@
 // A product as gemm.cpp hands it down. Internal to gemm*.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "engine/kernels/gemm.h"
@@ -30,6 +31,23 @@ void for_chunks(Run run, int64_t chunks, const F& f) {
   for (int64_t i = 0; i < chunks; ++i) {
     f(i);
   }
+}
+
+// Runs the chunks of two packings side by side: where both are cut along k, a thread packs the same
+// rows of k of both.
+template <class A, class B>
+void pack_both(Run run, const A& a, const B& b) {
+  const int64_t count = std::max(a.chunks(), b.chunks());
+  const auto run_share = [count](const auto& packing, int64_t i) {
+    const int64_t chunks = packing.chunks();
+    for (int64_t chunk = chunks * i / count; chunk < chunks * (i + 1) / count; ++chunk) {
+      packing.run(chunk);
+    }
+  };
+  for_chunks(run, count, [&](int64_t i) {
+    run_share(a, i);
+    run_share(b, i);
+  });
 }
 
 // C (M, N) = A (M, K) . B (K, N) + bias, as gemm.h has it.

@@ -5,6 +5,7 @@
 // count bfloat16 elements, so that a pair is two of them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "engine/dtype.h"
@@ -16,6 +17,14 @@ namespace chargrad::kernels {
 // Columns of one panel of B, and what a narrower last panel is filled up to a multiple of.
 inline constexpr int64_t kPairPanelColumns = 64;
 inline constexpr int64_t kPairLanes = 16;
+
+// Memory that is read soon, asked for while products are computed: [next, end), then [then, last).
+struct Ahead {
+  const std::byte* next;
+  const std::byte* end;
+  const std::byte* then;
+  const std::byte* last;
+};
 
 // A block of C, at most kPairPanelColumns wide: sums of float32, rounded once if C is bfloat16.
 template <class C>
@@ -34,8 +43,9 @@ struct PairPanelArgs {
   int64_t ldb;
   C* c;
   int64_t ldc;
-  const float* bias;  // Null or `columns` values; read by kBegin only.
-  SumMode mode;       // bfloat16: kBegin only.
+  const float* bias;       // Null or `columns` values; read by kBegin only.
+  SumMode mode;            // bfloat16: kBegin only.
+  Ahead* ahead = nullptr;  // What was asked for is taken off.
 };
 
 // A packed matrix of `depth` rows of k, rounded up to whole pairs: panel p holds columns
