@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -19,6 +20,22 @@ std::string eval_line(int64_t iter, double train_loss, double val_loss) {
 std::string iter_line(int64_t iter, double loss, double ms, double tokens_per_s) {
   return fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {:.0f} tok/s", iter, unsigned_nan(loss),
                      ms, tokens_per_s);
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kHarmless = "%+,-./:=@_";
+  const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kHarmless.find(c) != std::string_view::npos;
+  });
+  if (is_plain) {
+    return std::string(text);
+  }
+  std::string word = "'";
+  for (const char c : text) {
+    word += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return word + "'";
 }
 
 std::string json_number(double value) {

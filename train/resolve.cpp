@@ -1,6 +1,7 @@
 #include "train/resolve.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -94,6 +95,18 @@ std::string settled_dtype(const std::string& dtype) {
   return kernels::has_fast_bfloat16() ? "bfloat16" : "float32";
 }
 
+// What is given to a model that has no use for it was meant for another one.
+void check_models(const SettingList& list, const Given& given, const std::string& model) {
+  for (const Setting& setting : list) {
+    const std::vector<std::string>& models = setting.models;
+    if (given.count(setting.name) != 0 && !models.empty() &&
+        std::find(models.begin(), models.end(), model) == models.end()) {
+      fail(fmt::format("--{}={} is for --model={}, got --model={}", setting.name,
+                       shown(setting.text()), fmt::join(models, " or --model="), model));
+    }
+  }
+}
+
 TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   TrainSettings settings;
   const SettingList list = setting_list(settings);
@@ -111,10 +124,7 @@ TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   if (request.given.count("min_lr") == 0) {
     settings.min_lr = settings.learning_rate / 10;
   }
-  if (request.given.count("head_size") != 0 && settings.model != "head") {
-    fail(fmt::format("--head_size={} is for --model=head, got --model={}", settings.head_size,
-                     settings.model));
-  }
+  check_models(list, request.given, settings.model);
   if (request.given.count("head_size") == 0 && !recipe.contains("head_size")) {
     settings.head_size = settings.n_embd;
   }
@@ -136,6 +146,13 @@ TrainSettings resolve_resumed(const Request& request, const Arguments& arguments
   }
   settings.dtype = settled_dtype(settings.dtype == "auto" ? run.dtype : settings.dtype);
   return settings;
+}
+
+void check_compile(const Program& program, bool compile) {
+  if (compile) {
+    throw UsageError(fmt::format("{}: --compile=true is not offered: there is nothing to compile",
+                                 program.name));
+  }
 }
 
 }  // namespace
@@ -167,6 +184,7 @@ TrainSettings resolve_train(const Arguments& arguments, const RunReader& read_ru
 SampleSettings resolve_sample(const Arguments& arguments) {
   SampleSettings settings;
   apply_arguments(sample_program(), setting_list(settings), arguments);
+  check_compile(sample_program(), settings.compile);
   settings.dtype = settled_dtype(settings.dtype);
   return settings;
 }
@@ -182,19 +200,13 @@ void check_settings(const TrainSettings& s) {
     fail(fmt::format("--min_lr={} is above --learning_rate={}, where the decay starts", s.min_lr,
                      s.learning_rate));
   }
-  if (s.model != "head" && s.attention_scale != "sqrt_dk") {
-    fail(fmt::format("--attention_scale={} is for --model=head, got --model={}", s.attention_scale,
-                     s.model));
-  }
   if (s.eval_only && s.profile > 0) {
     fail("--eval_only makes no training step that --profile could measure");
   }
   if (s.eval_only && s.overwrite) {
     fail("--eval_only writes nothing, and --overwrite would remove a run");
   }
-  if (s.compile) {
-    fail("--compile=true is not offered: there is nothing to compile");
-  }
+  check_compile(train_program(), s.compile);
 }
 
 }  // namespace chargrad::train

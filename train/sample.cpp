@@ -39,10 +39,14 @@ void show(std::string_view text) {
 constexpr int64_t kMostTogether = 16;
 // Characters of samples drawn in one pass. All but the first are shown only when all are there.
 constexpr int64_t kMostCharacters = int64_t{1} << 20;
+// Random numbers that samples drawn in one pass may take: they are skipped before the first
+// character, 0.2 seconds for so many.
+constexpr int64_t kMostDraws = int64_t{1} << 26;
 
-int64_t samples_together(const SampleSettings& settings) {
+int64_t samples_together(const SampleSettings& settings, int64_t vocab_size) {
   const int64_t length = std::max<int64_t>(settings.max_new_tokens, 1);
-  return std::clamp<int64_t>(kMostCharacters / length, 1, kMostTogether);
+  const int64_t most = std::min(kMostCharacters, kMostDraws / vocab_size) / length;
+  return std::clamp<int64_t>(most, 1, kMostTogether);
 }
 
 SamplingOptions sampling_options(const SampleSettings& settings) {
@@ -94,7 +98,7 @@ int sample(const SampleSettings& settings) {
   const std::string prompt = prompt_text(settings.prompt);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const AutocastGuard autocast(settings.dtype == "bfloat16" ? kBFloat16 : kFloat32);
-  const int64_t together = samples_together(settings);
+  const int64_t together = samples_together(settings, loaded.vocab.size());
   for (int64_t i = 0; i < settings.num_samples; i += together) {
     if (i > 0) {
       show(kSeparator);

@@ -116,6 +116,16 @@ Setting& Setting::defaults_to(std::string text) {
   return *this;
 }
 
+Setting& Setting::also_called(std::string name) {
+  other_name = std::move(name);
+  return *this;
+}
+
+Setting& Setting::only_for(std::vector<std::string> names) {
+  models = std::move(names);
+  return *this;
+}
+
 Setting& Setting::fixed_on_resume() {
   on_resume = OnResume::kFixed;
   return *this;
@@ -284,6 +294,9 @@ std::string SettingList::nearest(std::string_view name) const {
   std::vector<std::string_view> names;
   names.reserve(settings_.size());
   for (const Setting& setting : settings_) {
+    if (setting.other_name == name && !name.empty()) {
+      return setting.name;
+    }
     names.emplace_back(setting.name);
   }
   return std::string(nearest_name(name, names));

@@ -57,20 +57,30 @@ void add_files(SettingList& list, TrainSettings& s) {
 void add_model(SettingList& list, TrainSettings& s) {
   list.group("Model");
   list.choice("model", s.model, {"gpt", "head", "bigram"}, "What to train").fixed_on_resume();
-  list.whole("n_layer", s.n_layer, {1, kMostLayers}, "", "Blocks of a gpt").fixed_on_resume();
-  list.whole("n_head", s.n_head, {1, kMostLayers}, "", "Attention heads in a block of a gpt")
+  list.whole("n_layer", s.n_layer, {1, kMostLayers}, "", "Blocks of a gpt")
+      .only_for({"gpt"})
       .fixed_on_resume();
-  list.whole("n_embd", s.n_embd, {1, kWidest}, "", "Width of the embedding").fixed_on_resume();
+  list.whole("n_head", s.n_head, {1, kMostLayers}, "", "Attention heads in a block of a gpt")
+      .only_for({"gpt"})
+      .fixed_on_resume();
+  list.whole("n_embd", s.n_embd, {1, kWidest}, "", "Width of the embedding")
+      .only_for({"gpt", "head"})
+      .fixed_on_resume();
   list.whole("head_size", s.head_size, {1, kWidest}, "", "Width of the one head of a head model")
+      .only_for({"head"})
       .defaults_to("as n_embd")
       .fixed_on_resume();
   list.choice("attention_scale", s.attention_scale, kAttentionScales,
               "What divides the scores of a head model")
+      .only_for({"head"})
       .fixed_on_resume();
   list.whole("block_size", s.block_size, {1, kMostRows}, "characters", "Context length")
       .fixed_on_resume();
-  list.boolean("bias", s.bias, "Biases in linear layers and norms of a gpt").fixed_on_resume();
-  list.real("dropout", s.dropout, kUpToOne, "", "Share of activations dropped in training");
+  list.boolean("bias", s.bias, "Biases in linear layers and norms of a gpt")
+      .only_for({"gpt"})
+      .fixed_on_resume();
+  list.real("dropout", s.dropout, kUpToOne, "", "Share of activations dropped in training")
+      .only_for({"gpt", "head"});
 }
 
 void add_training(SettingList& list, TrainSettings& s) {
@@ -120,6 +130,8 @@ void add_machine(SettingList& list, Settings& s) {
   list.choice("dtype", s.dtype, kDtypes,
               "Number type of products; auto: bfloat16 where it is fast, else float32");
   list.whole("threads", s.threads, {0, 1024}, "", "Results do not depend on it; 0: every core");
+  list.choice("device", s.device, {"cpu"}, "There is no other");
+  list.boolean("compile", s.compile, "Only false: there is nothing to compile");
 }
 
 }  // namespace
@@ -131,8 +143,6 @@ SettingList setting_list(TrainSettings& s) {
   add_training(list, s);
   add_watching(list, s);
   add_machine(list, s);
-  list.choice("device", s.device, {"cpu"}, "There is no other");
-  list.boolean("compile", s.compile, "Only false: there is nothing to compile");
   return list;
 }
 
@@ -144,6 +154,7 @@ SettingList setting_list(SampleSettings& s) {
       .defaults_to("best, else last");
   list.group("Text");
   list.text("prompt", s.prompt, "TEXT|FILE:PATH", "Beginning of every sample")
+      .also_called("start")
       .defaults_to("a known character")
       .empty_allowed();
   list.whole("num_samples", s.num_samples, {0, kMostRows}, "", "Samples to draw");

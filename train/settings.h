@@ -71,6 +71,8 @@ struct SampleSettings {
   int64_t seed = 1337;
   std::string dtype = "auto";  // After resolving, what it stands for here.
   int64_t threads = 0;
+  std::string device = "cpu";
+  bool compile = false;
   bool verbose = false;
 };
 

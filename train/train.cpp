@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <filesystem>
 
 #include "data/dataset.h"
@@ -64,14 +65,41 @@ void tell_of_other_kernels(spdlog::logger& out, const RunSettings& stored, const
   }
 }
 
+// A run that goes on past its stored decay would do so at min_lr.
+void tell_of_decay(spdlog::logger& out, const TrainSettings& stored, const TrainSettings& now) {
+  if (now.decay_lr && now.max_iters > stored.max_iters && now.max_iters > now.lr_decay_iters) {
+    out.info(
+        "the learning rate stays at min_lr={} from iteration {} on; --lr_decay_iters={} would "
+        "stretch its decay",
+        now.min_lr, now.lr_decay_iters, now.max_iters);
+  }
+}
+
+// Says once that nobody reads the output any more.
+class OutputWatch {
+ public:
+  void look() {
+    if (!told_ && std::ferror(stdout) != 0) {
+      told_ = true;
+      print_error("train: cannot write to the standard output; the training goes on without it");
+    }
+  }
+
+ private:
+  bool told_ = false;
+};
+
 TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
   TrainEvents events;
-  events.on_iter = [out](const IterMetrics& m) {
+  const auto watch = std::make_shared<OutputWatch>();
+  events.on_iter = [out, watch](const IterMetrics& m) {
     out->info(iter_line(m.iter, m.loss, m.ms, m.tokens_per_s));
+    watch->look();
   };
-  events.on_eval = [out](const EvalMetrics& m) {
+  events.on_eval = [out, watch](const EvalMetrics& m) {
     out->info(eval_line(m.iter, m.train_loss, m.val_loss));
     out->flush();
+    watch->look();
   };
   events.on_profile = [out](const std::string& text, const std::filesystem::path& trace) {
     out->info("{}{}", text,
@@ -103,15 +131,24 @@ void print_start(spdlog::logger& out, const TrainSettings& settings, const Text&
 // Where everything is, and how to go on; the exit status.
 int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& trainer,
            StopReason reason) {
-  const std::string& dir = settings.out_dir;
+  const std::string dir = shell_word(settings.out_dir);
   if (reason == StopReason::kSignal) {
-    out.info("stopped before iteration {}; go on with: train --out_dir={} --resume",
-             trainer.next_iter(), dir);
+    const std::string hint =
+        fmt::format("stopped before iteration {}; go on with: train --out_dir={} --resume",
+                    trainer.next_iter(), dir);
+    out.info("{}", hint);
+    out.flush();
+    if (std::ferror(stdout) != 0) {  // The Ctrl-C of `train | tee` ends tee too.
+      print_error("train: " + hint);
+    }
     return exit_status_of(stop_signal());
   }
-  out.info("{} at iteration {}; {}/last and {}/best hold the model; sample --out_dir={}",
-           reason == StopReason::kTimeIsUp ? "time is up" : "done", trainer.next_iter() - 1, dir,
-           dir, dir);
+  const std::string end = reason != StopReason::kTimeIsUp
+                              ? fmt::format("done at iteration {}", trainer.next_iter() - 1)
+                          : trainer.next_iter() == 0
+                              ? "time is up before the first iteration"
+                              : fmt::format("time is up at iteration {}", trainer.next_iter() - 1);
+  out.info("{}; {}/last and {}/best hold the model; sample --out_dir={}", end, dir, dir, dir);
   return 0;
 }
 
@@ -133,6 +170,7 @@ int train(const TrainSettings& settings) {
     const RunSettings stored = read_run_settings(settings_file(settings.out_dir));
     check_same_text(stored, text.described);
     tell_of_other_kernels(*out, stored, text.described);
+    tell_of_decay(*out, stored.settings, settings);
   }
   const TrainEvents events = console_events(out);
   if (settings.eval_only) {
@@ -141,6 +179,9 @@ int train(const TrainSettings& settings) {
                                             find_checkpoint(settings.out_dir, "last"), events)
                           : Trainer(settings, text.dataset, events);
     print_start(*out, settings, text, trainer);
+    if (!settings.resume) {
+      out->info("a new model, which nothing has trained; --resume evaluates the run's");
+    }
     const EvalMetrics m = trainer.evaluate_only();
     out->info(eval_line(m.iter, m.train_loss, m.val_loss));
     return 0;

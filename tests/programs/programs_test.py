@@ -249,6 +249,7 @@ class Loop(Programs):
                              "--eval_only")
         self.assertEqual(r.returncode, 0)
         self.assertIn(b"step 0: train loss", r.stdout)
+        self.assertIn(b"a new model, which nothing has trained", r.stdout)
         self.assertFalse((self.dir / "run").exists())
 
     def test_resume_refuses_another_architecture_and_another_text(self):
@@ -263,6 +264,21 @@ class Loop(Programs):
         r = self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=6")
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertEqual([l["iter"] for l in self.metrics(run, "iter")], list(range(7)))
+
+    def test_a_longer_run_is_told_that_its_decay_has_ended(self):
+        run = self.train(self.file)
+        goes_on = lambda *flags: self.run_program("train", f"--out_dir={run}", "--resume",
+                                                  *flags).stdout.decode()
+        self.assertIn("the learning rate stays at min_lr=0.0001 from iteration 3 on; "
+                      "--lr_decay_iters=6 would stretch its decay", goes_on("--max_iters=6"))
+        self.assertNotIn("stays at", goes_on("--max_iters=8", "--lr_decay_iters=8"))
+
+    def test_no_time_for_an_iteration(self):
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.dir}/a b", *TINY,
+                             "--max_seconds=1e-9")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("time is up before the first iteration", r.stdout.decode())
+        self.assertTrue(r.stdout.decode().endswith(f"; sample --out_dir='{self.dir}/a b'\n"))
 
     def start(self, *args, **kw):
         """A training without an end, once it has done three iterations."""
@@ -304,6 +320,11 @@ class Loop(Programs):
         p.stdout.close()
         self.wait_for(run, len(self.metrics(run, "iter")) + 50)
         self.assertIsNone(p.poll())
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(60), 130)
+        told = p.stderr.read().decode()
+        self.assertIn("the training goes on without it", told)
+        self.assertRegex(told, r"stopped before iteration \d+; go on with: train --out_dir=\S+ --resume")
 
     def test_killed_runs_go_on(self):
         straight = self.train(self.file, "--max_iters=3000", "--dropout=0.1", "--eval_interval=7",

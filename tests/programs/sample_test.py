@@ -69,6 +69,13 @@ class Sampling(Programs):
         unfiltered = self.sample(self.run_folder, "--top_k=0")
         self.assertEqual(unfiltered, self.sample(self.run_folder, "--top_k=100000"))
 
+    def test_flags_of_nanogpt_are_known(self):
+        self.sample(self.run_folder, "--device=cpu", "--compile=False")
+        self.assertIn("did you mean --prompt?",
+                      self.fails("sample", f"--out_dir={self.run_folder}", "--start=a"))
+        self.assertIn("--compile=true is not offered",
+                      self.fails("sample", f"--out_dir={self.run_folder}", "--compile=True"))
+
     def test_values_out_of_range(self):
         for flag in ("--temperature=-0.5", "--temperature=nan", "--temperature=inf",
                      "--top_p=1.5", "--top_k=-1", "--max_new_tokens=-1", "--num_samples=-1"):

@@ -17,6 +17,14 @@ TEST(Console, Lines) {
             "iter 10: loss 2.4293, time 40.12ms, 19142 tok/s");
 }
 
+TEST(Console, ShellWordsReadBack) {
+  EXPECT_EQ(shell_word("out/my-run_2.0"), "out/my-run_2.0");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(shell_word("z\xc3\xbcge"), "'z\xc3\xbcge'");
+}
+
 TEST(Console, NumbersAreShortWhereTheyCanBe) {
   EXPECT_EQ(json_number(0.0), "0");
   EXPECT_EQ(json_number(4.25), "4.25");

@@ -6,6 +6,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "train/settings.h"
+
 namespace chargrad::train {
 namespace {
 
@@ -206,6 +208,11 @@ TEST(Setting, NearestName) {
   for (const auto& [typed, meant] : cases) {
     EXPECT_EQ(list.nearest(typed), meant) << typed.substr(0, 20);
   }
+}
+
+TEST(Setting, ANameOfNanoGptLeadsToOurs) {
+  SampleSettings settings;
+  EXPECT_EQ(setting_list(settings).nearest("start"), "prompt");
 }
 
 TEST(Setting, ShownIsOneShortLine) {
