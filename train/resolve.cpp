@@ -1,7 +1,6 @@
 #include "train/resolve.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -95,18 +94,6 @@ std::string settled_dtype(const std::string& dtype) {
   return kernels::has_fast_bfloat16() ? "bfloat16" : "float32";
 }
 
-// What is given to a model that has no use for it was meant for another one.
-void check_models(const SettingList& list, const Given& given, const std::string& model) {
-  for (const Setting& setting : list) {
-    const std::vector<std::string>& models = setting.models;
-    if (given.count(setting.name) != 0 && !models.empty() &&
-        std::find(models.begin(), models.end(), model) == models.end()) {
-      fail(fmt::format("--{}={} is for --model={}, got --model={}", setting.name,
-                       shown(setting.text()), fmt::join(models, " or --model="), model));
-    }
-  }
-}
-
 TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   TrainSettings settings;
   const SettingList list = setting_list(settings);
@@ -124,7 +111,10 @@ TrainSettings resolve_new(const Request& request, const Arguments& arguments) {
   if (request.given.count("min_lr") == 0) {
     settings.min_lr = settings.learning_rate / 10;
   }
-  check_models(list, request.given, settings.model);
+  if (request.given.count("head_size") != 0 && settings.model != "head") {
+    fail(fmt::format("--head_size={} is for --model=head, got --model={}", settings.head_size,
+                     settings.model));
+  }
   if (request.given.count("head_size") == 0 && !recipe.contains("head_size")) {
     settings.head_size = settings.n_embd;
   }
@@ -199,6 +189,10 @@ void check_settings(const TrainSettings& s) {
   if (s.decay_lr && s.min_lr > s.learning_rate) {
     fail(fmt::format("--min_lr={} is above --learning_rate={}, where the decay starts", s.min_lr,
                      s.learning_rate));
+  }
+  if (s.model != "head" && s.attention_scale != "sqrt_dk") {
+    fail(fmt::format("--attention_scale={} is for --model=head, got --model={}", s.attention_scale,
+                     s.model));
   }
   if (s.eval_only && s.profile > 0) {
     fail("--eval_only makes no training step that --profile could measure");

@@ -121,11 +121,6 @@ Setting& Setting::also_called(std::string name) {
   return *this;
 }
 
-Setting& Setting::only_for(std::vector<std::string> names) {
-  models = std::move(names);
-  return *this;
-}
-
 Setting& Setting::fixed_on_resume() {
   on_resume = OnResume::kFixed;
   return *this;

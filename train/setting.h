@@ -53,13 +53,11 @@ struct Setting {
   bool is_switch = false;            // A boolean that is true by its name alone.
   std::string default_text;          // Said by --help in place of the value, where not empty.
   std::string other_name;            // nanoGPT's, where ours differs: named to who types it.
-  std::vector<std::string> models;   // That read it; empty: all.
   OnResume on_resume = OnResume::kTaken;
 
   // Modifiers for the lists of settings.
   Setting& defaults_to(std::string text);
   Setting& also_called(std::string name);
-  Setting& only_for(std::vector<std::string> names);
   Setting& fixed_on_resume();
   Setting& asked_each_time();
   Setting& empty_allowed();

@@ -57,30 +57,20 @@ void add_files(SettingList& list, TrainSettings& s) {
 void add_model(SettingList& list, TrainSettings& s) {
   list.group("Model");
   list.choice("model", s.model, {"gpt", "head", "bigram"}, "What to train").fixed_on_resume();
-  list.whole("n_layer", s.n_layer, {1, kMostLayers}, "", "Blocks of a gpt")
-      .only_for({"gpt"})
-      .fixed_on_resume();
+  list.whole("n_layer", s.n_layer, {1, kMostLayers}, "", "Blocks of a gpt").fixed_on_resume();
   list.whole("n_head", s.n_head, {1, kMostLayers}, "", "Attention heads in a block of a gpt")
-      .only_for({"gpt"})
       .fixed_on_resume();
-  list.whole("n_embd", s.n_embd, {1, kWidest}, "", "Width of the embedding")
-      .only_for({"gpt", "head"})
-      .fixed_on_resume();
+  list.whole("n_embd", s.n_embd, {1, kWidest}, "", "Width of the embedding").fixed_on_resume();
   list.whole("head_size", s.head_size, {1, kWidest}, "", "Width of the one head of a head model")
-      .only_for({"head"})
       .defaults_to("as n_embd")
       .fixed_on_resume();
   list.choice("attention_scale", s.attention_scale, kAttentionScales,
               "What divides the scores of a head model")
-      .only_for({"head"})
       .fixed_on_resume();
   list.whole("block_size", s.block_size, {1, kMostRows}, "characters", "Context length")
       .fixed_on_resume();
-  list.boolean("bias", s.bias, "Biases in linear layers and norms of a gpt")
-      .only_for({"gpt"})
-      .fixed_on_resume();
-  list.real("dropout", s.dropout, kUpToOne, "", "Share of activations dropped in training")
-      .only_for({"gpt", "head"});
+  list.boolean("bias", s.bias, "Biases in linear layers and norms of a gpt").fixed_on_resume();
+  list.real("dropout", s.dropout, kUpToOne, "", "Share of activations dropped in training");
 }
 
 void add_training(SettingList& list, TrainSettings& s) {
