@@ -205,8 +205,11 @@ void multiply_blocks(const TileKernels& t, const Product<float>& whole, const Pa
   const int64_t panels = ceil_div(whole.N, t.panel_columns);
   const int64_t row_chunks = ceil_div(whole.M, kChunkRows);
   const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
+  const bool by_columns = packed.a != nullptr && whole.N > whole.M;
   for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
-    const int64_t i = chunk / column_chunks * kChunkRows, column_chunk = chunk % column_chunks;
+    const auto [row_chunk, column_chunk] =
+        place_in_grid(chunk, row_chunks, column_chunks, by_columns);
+    const int64_t i = row_chunk * kChunkRows;
     multiply_block(t, whole, packed, i, std::min(kChunkRows, whole.M - i),
                    column_chunk * panels / column_chunks,
                    (column_chunk + 1) * panels / column_chunks);

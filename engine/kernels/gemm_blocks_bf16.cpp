@@ -5,9 +5,9 @@
 // several on a busy machine; the peak of the dot product unit in the same runs was 227-236 GF/s:
 //   768 rows, widths 128 to 512 (a small GPT): 224-231 GF/s forward, 223-232 input gradient,
 //     207-217 weight gradient;
-//   16384 rows, widths 384 to 1536: 221-228 forward, 223-229 input gradient, 190-203 weight
+//   16384 rows, widths 384 to 1536: 221-228 forward, 223-229 input gradient, 200-216 weight
 //     gradient, which reads both operands from memory once;
-//   a head of 65 columns: 177-181 forward, 191-211 input gradient, 145-178 weight gradient.
+//   a head of 65 columns: 177-181 forward, 191-211 input gradient, 178-191 weight gradient.
 // What lost: A of weight gradients in rows of pairs instead of panels (80 % of the peak against
 // 86), stretches of 1024 and 2048 (1 and 3 % slower in weight gradients than 512), huge pages for
 // the packed operands (no difference).
@@ -30,6 +30,11 @@ constexpr int64_t kLongRow = 2048;
 constexpr int64_t kFewRows = 24;
 // Elements of a packed operand (8 MB): larger ones are packed and used in parts.
 constexpr int64_t kPackedSize = int64_t{1} << 22;
+// Up to this many elements of C, a long K is cut into stretches for the threads; so many at once
+// take 1 MB of sums.
+constexpr int64_t kSmallC = int64_t{1} << 15;
+constexpr int64_t kStretchesAtOnce = 8;
+constexpr int64_t kRowsAddedUp = 16;
 // Rows of k that one chunk packs.
 constexpr int64_t kPackChunk = 32;
 
@@ -241,21 +246,27 @@ class NextStretch {
   Bytes a_, b_;
 };
 
-// All of C, over k in [k0, k1). A chunk is some rows and some panels.
+// All of C, over k in [k0, k1). A chunk is some rows and some panels. What follows up to next_k is
+// packed next.
 template <class C>
 void multiply_blocks(const PairTileKernels& t, const Product<bfloat16, C>& whole, int64_t k0,
-                     int64_t k1, const SourceA& a, const PairPanels& b, Run run) {
+                     int64_t k1, const SourceA& a, const PairPanels& b, Run run,
+                     int64_t next_k = 0) {
   const int64_t rows = a.in_panels()        ? kPairPanelColumns
                        : k1 - k0 > kLongRow ? kChunkRows / 2
                                             : kChunkRows;
   const int64_t row_chunks = ceil_div(whole.M, rows);
   const int64_t panels = ceil_div(whole.N, kPairPanelColumns);
   const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
-  const NextStretch next(whole, k1, std::min(whole.K, k1 + (k1 - k0)));
+  const NextStretch next(whole, k1, next_k);
+  const bool by_columns = a.in_panels() && whole.N > whole.M;
   for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
-    const int64_t i = chunk / column_chunks * rows, column_chunk = chunk % column_chunks;
+    const auto [row_chunk, column_chunk] =
+        place_in_grid(chunk, row_chunks, column_chunks, by_columns);
+    const int64_t i = row_chunk * rows;
     const Product<bfloat16, C> p = whole.part(i, std::min(rows, whole.M - i), 0, whole.N);
-    const int64_t at = i * column_chunks + column_chunk * p.M;
+    const int64_t at =
+        by_columns ? column_chunk * whole.M + i : i * column_chunks + column_chunk * p.M;
     Ahead ahead = next.part(at, at + p.M, whole.M * column_chunks);
     multiply_block(t, p, k0, k1, rows_for_many_panels(t, a, i, p.M, k0, k1), b,
                    column_chunk * panels / column_chunks,
@@ -263,9 +274,25 @@ void multiply_blocks(const PairTileKernels& t, const Product<bfloat16, C>& whole
   });
 }
 
-// Many rows: B is packed once for all of them, and so is A where it must be.
+// to = (to or, with `begin`, nothing) + the rows `from`, in order.
+void add_up(int64_t rows, int64_t ld, const float* from, int64_t columns, bool begin, float* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const row = from + r * ld;
+    if (begin && r == 0) {
+      std::copy_n(row, columns, to);
+      continue;
+    }
+    for (int64_t j = 0; j < columns; ++j) {
+      to[j] += row[j];
+    }
+  }
+}
+
+// Many rows: B is packed once for all of them, and so is A where it must be. More rows of k may
+// follow in memory: `more` are packed after this.
 template <class C>
-void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
+void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run,
+                        int64_t more = 0) {
   thread_local Scratch scratch_a, scratch_b;
   const int64_t depth = stretch(whole.K);
   bfloat16* const packed_b = scratch_b.bfloat16s(panels_size(depth, whole.N));
@@ -274,7 +301,34 @@ void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& wh
     const PackingA a(whole.from(whole.a, 0, k0), whole.M, k1 - k0, k0, scratch_a);
     const Packing b = {whole.from(whole.b, k0, 0), {packed_b, k1 - k0, whole.N}};
     pack_both(run, a, b);
-    multiply_blocks(t, whole, k0, k1, a.source(), b.to, run);
+    multiply_blocks(t, whole, k0, k1, a.source(), b.to, run,
+                    std::min(whole.K + more, k1 + (k1 - k0)));
+  }
+}
+
+// A long K and a small C, as in a head's weight gradient: a chunk is a stretch, packed and
+// multiplied by one thread, so that no thread reads what another packed. The sums of the stretches
+// are added up in order.
+void multiply_by_stretches(const PairTileKernels& t, const Product<bfloat16, float>& p, Run run) {
+  thread_local Scratch scratch;
+  const int64_t size = p.M * p.N;
+  float* const sums = scratch.floats(kStretchesAtOnce * size);
+  constexpr int64_t kGroup = kStretchesAtOnce * kStretchKBFloat16;
+  for (int64_t k = 0; k < p.K; k += kGroup) {
+    const int64_t stretches = ceil_div(std::min(kGroup, p.K - k), kStretchKBFloat16);
+    for_chunks(run, stretches, [&](int64_t i) {
+      const int64_t k0 = k + i * kStretchKBFloat16, k1 = std::min(p.K, k0 + kStretchKBFloat16);
+      multiply_many_rows<float>(t,
+                                {p.M, p.N, k1 - k0, p.from(p.a, 0, k0), p.from(p.b, k0, 0),
+                                 sums + i * size, p.N, k0 == 0 ? p.bias : nullptr},
+                                Run::kSerial, std::min(kStretchKBFloat16, p.K - k1));
+    });
+    for_chunks(run, ceil_div(p.M, kRowsAddedUp), [&](int64_t chunk) {
+      const int64_t last = std::min(p.M, (chunk + 1) * kRowsAddedUp);
+      for (int64_t row = chunk * kRowsAddedUp; row < last; ++row) {
+        add_up(stretches, size, sums + row * p.N, p.N, /*begin=*/k == 0, p.c + row * p.ldc);
+      }
+    });
   }
 }
 
@@ -303,6 +357,12 @@ void multiply_pairs_of(const Product<bfloat16, C>& p, Run run) {
   if (p.M <= kFewRows || (run == Run::kSerial && p.M <= kChunkRows)) {
     multiply_few_rows(t, p, run);
     return;
+  }
+  if constexpr (std::is_same_v<C, float>) {
+    if (p.K > kLongK && p.M * p.N <= kSmallC) {
+      multiply_by_stretches(t, p, run);
+      return;
+    }
   }
   // Operands whose packed form would be too large are cut.
   const int64_t depth = stretch(p.K);

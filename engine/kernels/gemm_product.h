@@ -33,6 +33,17 @@ void for_chunks(Run run, int64_t chunks, const F& f) {
   }
 }
 
+// Where a chunk of C's blocks lies. In what order they come decides on which threads have a row of
+// blocks or a column of them, and so one half of A, or of B, to themselves.
+struct GridPlace {
+  int64_t row;
+  int64_t column;
+};
+inline GridPlace place_in_grid(int64_t chunk, int64_t rows, int64_t columns, bool by_columns) {
+  return by_columns ? GridPlace{chunk % rows, chunk / rows}
+                    : GridPlace{chunk / columns, chunk % columns};
+}
+
 // Runs the chunks of two packings side by side: where both are cut along k, a thread packs the same
 // rows of k of both.
 template <class A, class B>
