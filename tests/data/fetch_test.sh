@@ -144,6 +144,13 @@ accepts() {
   says "already there" "$target is already there, and right"
   [[ $(ls -i "$target") == "$before" ]] || wrong "already there: the file was written again"
 
+  # A FILE is still looked at.
+  run 1 "another file" "$fetch" "$work/abc.txt"
+  says "another file" "$work/abc.txt is not tiny-Shakespeare, which $target already is; nothing was changed"
+  run 0 "the same file" "$fetch" "$text"
+  says "the same file" "$target is already there, and right"
+  [[ $(ls -i "$target") == "$before" ]] || wrong "the same file: the file was written again"
+
   # A damaged copy is replaced.
   printf 'x' >>"$target"
   run 0 "damaged" "$fetch" "$text"
