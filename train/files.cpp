@@ -215,20 +215,28 @@ void replace_link(const fs::path& link, const std::string& target) {
   sync_folder(link.parent_path());
 }
 
-void replace_folder(const fs::path& from, const fs::path& to) {
+bool replace_folder(const fs::path& from, const fs::path& to) {
   const auto renamed = [&](unsigned flags) {
     return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
   };
-  bool done = renamed(RENAME_NOREPLACE) || (errno == EEXIST && renamed(RENAME_EXCHANGE));
-  if (!done && errno == EINVAL) {
-    // A file system without these flags, such as NFS. A plain rename takes a free name only: over
-    // a folder that holds anything it fails.
+  // NFS, FUSE and others know no flags, old kernels not even the call.
+  const auto is_unknown = [] { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP; };
+  bool done = renamed(RENAME_NOREPLACE);
+  if (!done && is_unknown()) {
+    // A plain rename takes a free name only: over a folder that holds anything it fails.
     done = ::rename(from.c_str(), to.c_str()) == 0;
+  }
+  if (!done && (errno == EEXIST || errno == ENOTEMPTY)) {
+    done = renamed(RENAME_EXCHANGE);
+    if (!done && is_unknown()) {
+      return false;
+    }
   }
   if (!done) {
     fail_errno("replace", to);
   }
   sync_folder(to.parent_path());
+  return true;
 }
 
 FolderLock::FolderLock(const fs::path& folder) : file_(folder / kName, O_RDWR | O_CREAT, "write") {

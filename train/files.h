@@ -95,8 +95,9 @@ void remove_path(const std::filesystem::path& path);
 void replace_link(const std::filesystem::path& link, const std::string& target);
 
 // Puts the folder `from` in the place of `to` in one step; if `to` exists, it ends up under the
-// name `from`.
-void replace_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+// name `from`. False, and nothing is done, if it exists and the file system cannot exchange names.
+[[nodiscard]] bool replace_folder(const std::filesystem::path& from,
+                                  const std::filesystem::path& to);
 
 // Holds a folder for one process until destroyed: a second holder throws. The system drops the
 // lock when the process ends, however it ends.

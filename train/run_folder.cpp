@@ -4,8 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace chargrad::train {
@@ -16,9 +20,37 @@ namespace {
 
 constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way, or out
 
-bool is_checkpoint_name(const std::string& name) {
-  return name.rfind("ckpt-", 0) == 0 && name.size() > 5 &&
-         name.find_first_not_of("0123456789", 5) == std::string::npos;
+// The iteration of a checkpoint's name, "ckpt-000500", and of names that say no more its turn:
+// "ckpt-000500-2" was written while the first was there and the file system could not exchange
+// them.
+struct CheckpointName {
+  int64_t iter;
+  int64_t turn;
+
+  bool operator<(const CheckpointName& other) const {
+    return std::tie(iter, turn) < std::tie(other.iter, other.turn);
+  }
+};
+
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "ckpt-";
+  if (name.substr(0, kPrefix.size()) != kPrefix) {
+    return std::nullopt;
+  }
+  CheckpointName parsed{0, 1};
+  const char* const end = name.data() + name.size();
+  std::from_chars_result read = std::from_chars(name.data() + kPrefix.size(), end, parsed.iter);
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+    read = std::from_chars(read.ptr + 1, end, parsed.turn);
+  }
+  const bool is_one =
+      read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 && parsed.turn >= 1;
+  return is_one ? std::optional<CheckpointName>(parsed) : std::nullopt;
+}
+
+std::string checkpoint_name(const CheckpointName& name) {
+  return fmt::format("ckpt-{:06}", name.iter) +
+         (name.turn == 1 ? std::string() : fmt::format("-{}", name.turn));
 }
 
 // What a run that came to a checkpoint has, in the order in which to remove it: a run of which
@@ -31,21 +63,22 @@ const std::vector<std::string> kOthers{"settings.json",  "metrics.jsonl", "setti
 
 // Names of the checkpoints in the folder, oldest first.
 std::vector<std::string> checkpoints(const fs::path& path) {
-  std::vector<std::string> names;
+  std::vector<std::pair<CheckpointName, std::string>> found;
   std::error_code error;
   for (fs::directory_iterator entry(path, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (is_checkpoint_name(entry->path().filename().string())) {
-      names.push_back(entry->path().filename().string());
+    const std::string name = entry->path().filename().string();
+    if (const auto parsed = parse_checkpoint_name(name)) {
+      found.emplace_back(*parsed, name);
     }
   }
   if (error) {
     throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
   }
-  // By number: from 1,000,000 on the names differ in length.
-  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
-  });
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names(found.size());
+  std::transform(found.begin(), found.end(), names.begin(),
+                 [](const auto& checkpoint) { return checkpoint.second; });
   return names;
 }
 
@@ -168,11 +201,13 @@ void RunFolder::save(int64_t next_iter, bool is_best,
     throw std::runtime_error(
         fmt::format("cannot make the folder {}: {}", shown_path(pending), error.message()));
   }
-  const std::string name = fmt::format("ckpt-{:06}", next_iter);
+  CheckpointName name{next_iter, 1};
   try {
     write(pending);
     sync_folder(pending);
-    replace_folder(pending, path_ / name);
+    while (!replace_folder(pending, path_ / checkpoint_name(name))) {
+      ++name.turn;
+    }
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(pending, ignored);  // a full disk gets its room back
@@ -181,9 +216,9 @@ void RunFolder::save(int64_t next_iter, bool is_best,
   // best before last: a run that stops in between goes on from the older one, and finds the
   // better loss again.
   if (is_best) {
-    replace_link(path_ / "best", name);
+    replace_link(path_ / "best", checkpoint_name(name));
   }
-  replace_link(path_ / "last", name);
+  replace_link(path_ / "last", checkpoint_name(name));
 }
 
 fs::path settings_file(const fs::path& path) {

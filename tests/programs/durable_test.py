@@ -3,6 +3,7 @@
 
 Usage: durable_test.py FOLDER_OF_PROGRAMS Class.method
 """
+import errno
 import json
 import os
 import pathlib
@@ -109,6 +110,28 @@ class Endurance(Programs):
         self.assertEqual(r.returncode, 1)
         self.assertIn(b"trainer.safetensors: File too large", r.stderr)
         self.assertIn(b"the last checkpoint could not be saved", r.stderr)
+
+    def test_a_file_system_that_cannot_exchange_names(self):
+        library = BIN / "libfault.so"
+        if not library.exists():
+            self.skipTest("libfault.so does not go with sanitizers")
+        preloaded = self.dir / "libfault.so"  # LD_PRELOAD takes no blank
+        preloaded.symlink_to(library)
+        # The evaluation after iteration 3 is due when the run goes on: a second checkpoint of it.
+        first, second = ["--eval_interval=4", "--eval_iters=1"], ["--resume", "--max_iters=4"]
+        kept = []
+        for i, error in enumerate((0, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)):
+            run = self.dir / f"run{i}"
+            env = {**os.environ, "LD_PRELOAD": str(preloaded), "FAULT_FOLDER": str(run),
+                   "FAULT_WITHOUT": f"renameat2 {error}" if error else ""}
+            for flags in ([f"--data={self.file}", *TINY, *first], second, second):
+                r = self.run_program("train", f"--out_dir={run}", *flags, env=env)
+                self.assertEqual((r.returncode, r.stderr), (0, b""))
+            self.assertEqual(sorted(os.listdir(run)), sorted(
+                ["lock", "settings.json", "metrics.jsonl", "best", "last",
+                 *{os.readlink(run / "best"), os.readlink(run / "last")}]))
+            kept.append({f.name: f.read_bytes() for f in (run / "last").iterdir()})
+            self.assertEqual(kept[i], kept[0])
 
     def test_two_runs_on_one_folder(self):
         self.start()

@@ -139,6 +139,25 @@ TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
 }
 
+TEST_F(RunFolderTest, CheckpointsAreOrderedByIterationAndTurn) {
+  for (const char* name : {"ckpt-000010", "ckpt-000010-2", "ckpt-000010-11", "ckpt-000009-12",
+                           "ckpt-999999", "ckpt-1000000"}) {
+    fs::create_directories(run() / name);
+  }
+  for (const char* name : {"ckpt-", "ckpt-x", "ckpt-2000000-", "ckpt-2000000-0", "ckpt--5",
+                           "ckpt-2000000-2-2", "ckpt-99999999999999999999", "ckpt-2000000.bak"}) {
+    fs::create_directories(run() / name);
+  }
+  EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-1000000");
+  fs::remove(run() / "ckpt-1000000");
+  EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-999999");
+  fs::remove(run() / "ckpt-999999");
+  EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-000010-11");
+  // What is no checkpoint's name stays where the run is replaced.
+  RunFolder::start(run(), true);
+  EXPECT_EQ(names().size(), 9U);
+}
+
 TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.write_settings("{}\n");
