@@ -95,6 +95,34 @@ std::string describe(char32_t c) {
   return text.append(escaped(c)).append("' (U+").append(hex(c, 4)).append(")");
 }
 
+std::string printable(std::string_view text, std::size_t longest) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string line;
+  while (!text.empty()) {
+    const char* next = text.data();
+    bool is_shown = true;
+    try {
+      is_shown = !is_unprintable(utf8::next(next, text.data() + text.size()));
+    } catch (const utf8::exception&) {
+      next = text.data() + 1;
+      is_shown = false;
+    }
+    const std::string_view bytes = text.substr(0, static_cast<std::size_t>(next - text.data()));
+    std::string piece;
+    for (const char byte : bytes) {
+      const auto value = static_cast<unsigned char>(byte);
+      piece += is_shown ? std::string(1, byte)
+                        : std::string{'\\', 'x', kDigits[value / 16], kDigits[value % 16]};
+    }
+    if (line.size() + piece.size() > longest) {
+      return line + "...";
+    }
+    line += piece;
+    text.remove_prefix(bytes.size());
+  }
+  return line;
+}
+
 std::string describe_invalid_utf8(char byte, int64_t offset) {
   return "not valid UTF-8: byte 0x" + hex(static_cast<unsigned char>(byte), 2) + " at offset " +
          std::to_string(offset);

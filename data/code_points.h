@@ -38,6 +38,10 @@ void append_utf8(char32_t c, std::string& utf8);
 // "'\u{202E}' (U+202E)". Requires: is_code_point(c).
 std::string describe(char32_t c);
 
+// The text for an error message: one line, controls, invisible characters and bytes that are not
+// UTF-8 as \xNN. What would be longer than about `longest` bytes ends in "...".
+std::string printable(std::string_view text, std::size_t longest);
+
 // "not valid UTF-8: byte 0x92 at offset 1"; offsets count bytes from 0.
 std::string describe_invalid_utf8(char byte, int64_t offset);
 

@@ -15,11 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string printable(std::string path) {
-  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7F; };
-  std::replace_if(path.begin(), path.end(), is_control, '?');
-  return path;
-}
+constexpr std::size_t kLongestName = 4096;
 
 [[noreturn]] void fail(const std::string& what, const std::string& name, const std::string& why) {
   throw std::runtime_error("cannot " + what + " " + name + ": " + why);
@@ -28,7 +24,7 @@ std::string printable(std::string path) {
 }  // namespace
 
 TextFile::TextFile(const std::string& path, int64_t block_bytes)
-    : path_(path), name_(printable(path)), block_bytes_(block_bytes) {
+    : path_(path), name_(printable(path, kLongestName)), block_bytes_(block_bytes) {
   // Before opening: that would wait for ever at a pipe to which nobody writes.
   std::error_code error;
   const fs::file_status status = fs::status(path_, error);

@@ -9,7 +9,7 @@ namespace chargrad::data {
 
 namespace {
 
-std::vector<char32_t> decode_all(const char* who, std::string_view utf8) {
+std::vector<char32_t> decode_all(std::string_view who, std::string_view utf8) {
   std::vector<char32_t> characters(utf8.size());
   const Decoded decoded = decode_utf8(utf8, characters.data());
   if (decoded.bytes != utf8.size()) {
@@ -68,12 +68,12 @@ int64_t Vocab::start_id() const {
   return newline >= 0 ? newline : 0;
 }
 
-std::vector<int64_t> Vocab::encode(std::string_view utf8) const {
+std::vector<int64_t> Vocab::encode(std::string_view utf8, std::string_view who) const {
   std::vector<int64_t> ids;
-  for (const char32_t c : decode_all("encode", utf8)) {
+  for (const char32_t c : decode_all(who, utf8)) {
     const int64_t id = find(c);
     if (id < 0) {
-      throw std::invalid_argument("encode: " + describe(c) + " at position " +
+      throw std::invalid_argument(std::string(who) + ": " + describe(c) + " at position " +
                                   std::to_string(ids.size()) + " is not in the vocabulary");
     }
     ids.push_back(id);

@@ -36,8 +36,8 @@ class Vocab {
 
   // One id per character. Throws std::invalid_argument for the first character that has none
   // (naming it and its position in characters, from 0) and for invalid UTF-8 (naming the offset
-  // in bytes).
-  std::vector<int64_t> encode(std::string_view utf8) const;
+  // in bytes); `who` opens the message.
+  std::vector<int64_t> encode(std::string_view utf8, std::string_view who = "encode") const;
 
   // The UTF-8 text of `ids`; decode(encode(x)) is x. Throws std::invalid_argument for an id
   // outside [0, size()).

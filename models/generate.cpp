@@ -32,7 +32,7 @@ void check_finite(const Tensor& x) {
   });
   if (!finite) {
     throw std::runtime_error(
-        "generate: non-finite logits: the model's weights hold a NaN, an "
+        "non-finite logits: the model's weights hold a NaN, an "
         "infinity or overflowing numbers");
   }
 }

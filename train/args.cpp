@@ -35,6 +35,9 @@ std::string flag_name(const std::string& word) {
 [[noreturn]] void fail_unknown(const Program& program, const SettingList& settings,
                                const std::string& word) {
   const std::string typed = word.substr(0, word.find('='));
+  if (typed == "--help" || typed == "-h" || typed == "--version") {
+    throw UsageError(fmt::format("{}: {} takes no value", program.name, typed));
+  }
   const std::string near = settings.nearest(flag_name(word));
   const std::string hint = near.empty() ? fmt::format("{} --help lists the flags", program.name)
                                         : fmt::format("did you mean --{}?", near);
@@ -179,7 +182,7 @@ std::string version_text(const Program& program) {
 }
 
 void print_error(std::string_view line) {
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  std::fprintf(stderr, "%s\n", shown(line, line.size() * 4).c_str());
 }
 
 int run_program(const Program& program, const std::function<int()>& body) {

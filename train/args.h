@@ -56,7 +56,8 @@ std::string help_text(const Program& program, const SettingList& settings);
 // "train (chargrad) 0.1.0".
 std::string version_text(const Program& program);
 
-// Writes a line to stderr. That it may not get there is no reason to stop.
+// Writes a line to stderr, what does not show as \xNN. That it may not get there is no reason to
+// stop.
 void print_error(std::string_view line);
 
 // Runs `body` and returns its exit status. A standard stream that is closed is taken as one that

@@ -11,43 +11,6 @@ namespace chargrad::train {
 
 namespace {
 
-// nlohmann keeps the last of two equal keys; this remembers the keys of the objects that are open.
-// And it counts: two bytes of text may become a value of fifty.
-class Watcher {
- public:
-  explicit Watcher(const std::string& where) : where_(where) {}
-
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    constexpr int kDeepest = 64;
-    constexpr int64_t kMostValues = 1'200'000;  // each of Unicode's 1,114,112 code points, and more
-    if (depth > kDeepest) {
-      throw std::runtime_error(fmt::format("{}: JSON nested deeper than {}", where_, kDeepest));
-    }
-    const bool is_value = event == Json::parse_event_t::value ||
-                          event == Json::parse_event_t::object_start ||
-                          event == Json::parse_event_t::array_start;
-    if (is_value && ++values_ > kMostValues) {
-      throw std::runtime_error(fmt::format("{}: more than {} JSON values", where_, kMostValues));
-    }
-    if (event == Json::parse_event_t::object_start) {
-      open_.emplace_back();
-    } else if (event == Json::parse_event_t::object_end) {
-      open_.pop_back();
-    } else if (event == Json::parse_event_t::key) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!open_.back().insert(key).second) {
-        throw std::runtime_error(fmt::format("{}: key {} stands there twice", where_, shown(key)));
-      }
-    }
-    return true;
-  }
-
- private:
-  const std::string& where_;
-  std::vector<std::set<std::string>> open_;
-  int64_t values_ = 0;
-};
-
 // Without the library's "[json.exception.parse_error.101] " in front.
 std::string reason(const Json::exception& error) {
   constexpr size_t kLongest = 200;
@@ -56,15 +19,111 @@ std::string reason(const Json::exception& error) {
   return shown(bracket == std::string::npos ? text : text.substr(bracket + 2), kLongest);
 }
 
+// Builds the value of a text. The library's own builder keeps the last of two equal keys, and where
+// it is watched, or meets an object of many keys, it takes the square of their number.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(const std::string& where) : where_(where) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t /*members*/) override { return open(Json::object()); }
+  bool start_array(std::size_t /*elements*/) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    constexpr size_t kMostKeys = 100'000;
+    Level& level = open_.back();
+    if (!level.keys.insert(name).second) {
+      fail("key \"{}\" is given twice", shown(name));
+    }
+    if (level.keys.size() > kMostKeys) {
+      fail("more than {} keys in one object", kMostKeys);
+    }
+    level.key = std::move(name);
+    return true;
+  }
+
+  bool parse_error(std::size_t /*position*/, const std::string& /*last*/,
+                   const nlohmann::detail::exception& error) override {
+    fail("{}", reason(error));
+  }
+
+ private:
+  // An object or an array that is not complete. It stays where it is: what holds it grows only
+  // when it is.
+  struct Level {
+    Json* value;
+    std::set<std::string> keys;
+    std::string key;  // of the member that comes next
+  };
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) const {
+    throw std::runtime_error(
+        fmt::format("{}: {}", where_, fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  // Two bytes of text may become a value of fifty.
+  Json& put(Json value) {
+    constexpr int64_t kMostValues = 1'200'000;  // each of Unicode's 1,114,112 code points, and more
+    if (++values_ > kMostValues) {
+      fail("more than {} JSON values", kMostValues);
+    }
+    if (open_.empty()) {
+      return root_ = std::move(value);
+    }
+    Level& level = open_.back();
+    if (level.value->is_array()) {
+      auto& elements = level.value->get_ref<Json::array_t&>();
+      elements.push_back(std::move(value));
+      return elements.back();
+    }
+    auto& members = level.value->get_ref<Json::object_t&>();
+    members.emplace_back(std::move(level.key), std::move(value));
+    return members.back().second;
+  }
+
+  bool add(Json value) {
+    put(std::move(value));
+    return true;
+  }
+
+  bool open(Json value) {
+    constexpr size_t kDeepest = 64;
+    if (open_.size() == kDeepest) {
+      fail("JSON nested deeper than {}", kDeepest);
+    }
+    open_.push_back({&put(std::move(value)), {}, {}});
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& where_;
+  Json root_;
+  std::vector<Level> open_;
+  int64_t values_ = 0;
+};
+
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& where, Comments comments) {
-  try {
-    return Json::parse(text, Watcher(where), /*allow_exceptions=*/true,
-                       comments == Comments::kAllowed);
-  } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: {}", where, reason(error)));
-  }
+  Builder builder(where);
+  Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true,
+                  comments == Comments::kAllowed);
+  return builder.take();
 }
 
 Json read_json_file(const std::filesystem::path& path, Comments comments) {

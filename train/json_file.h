@@ -18,8 +18,8 @@ namespace chargrad::train {
 enum class Comments { kRefused, kAllowed };
 
 // The value of a JSON text. `where` opens the message of the std::runtime_error for a syntax error,
-// a key that stands twice in one object, nesting beyond 64, more than 1,200,000 values, or a number
-// that no double holds.
+// a key that an object gives twice, nesting beyond 64, more than 100,000 keys in one object or
+// 1,200,000 values in all, or a number that no double holds.
 Json parse_json(const std::string& text, const std::string& where,
                 Comments comments = Comments::kRefused);
 

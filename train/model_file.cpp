@@ -210,16 +210,13 @@ LoadedModel read_model(const std::filesystem::path& folder) {
     fail(folder / "vocab.json", "{} symbols do not fit the vocab_size {} of config.json",
          vocab.size(), config.vocab_size);
   }
-  const Safetensors file = read_safetensors(model_path);
-  // Before anything of the size that the config claims is made.
-  double held = 0;
-  for (const auto& [name, x] : file.tensors) {
-    held += static_cast<double>(x.numel());
-  }
-  if (held != element_count(config)) {
-    fail(model_path, "holds {} numbers, the model of config.json has {}", held,
-         element_count(config));
-  }
+  const Safetensors file = read_safetensors(model_path, [&](int64_t held) {
+    // Before anything of the size that the config or the header claims is made.
+    if (static_cast<double>(held) != element_count(config)) {
+      fail(model_path, "holds {} numbers, the model of config.json has {}", held,
+           element_count(config));
+    }
+  });
   Generator unused;
   std::unique_ptr<LanguageModel> model = make_model(config, unused);
   const bool is_double =
@@ -230,7 +227,9 @@ LoadedModel read_model(const std::filesystem::path& folder) {
     model->load_state_dict(file.tensors);
   } catch (const std::invalid_argument& e) {
     constexpr size_t kLongest = 500;
-    fail(model_path, "{}", shown(e.what(), kLongest));  // names from the file are in it
+    fail(model_path, "{}",
+         shown(without_source(e.what(), "load_state_dict"),
+               kLongest));  // names from the file are in it
   }
   return {config, std::move(vocab), std::move(model)};
 }

@@ -55,7 +55,11 @@ Request read_request(const Arguments& arguments) {
     request.given.insert(flag.name);
   }
   if (!request.asked.config.empty()) {
-    request.config = read_json_file(request.asked.config, Comments::kAllowed);
+    try {
+      request.config = read_json_file(request.asked.config, Comments::kAllowed);
+    } catch (const std::runtime_error& error) {
+      fail(error.what());  // as for a flag: what is asked for cannot be
+    }
     apply_object(list, request.config, shown(request.asked.config));
     apply_arguments(train_program(), list, arguments);
   }

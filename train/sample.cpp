@@ -23,9 +23,21 @@ namespace {
 constexpr std::string_view kFilePrefix = "FILE:";
 constexpr std::string_view kSeparator = "---------------\n";
 
-std::string prompt_text(const std::string& prompt) {
-  return prompt.rfind(kFilePrefix, 0) == 0 ? data::read_text(prompt.substr(kFilePrefix.size()))
-                                           : prompt;
+// What a prompt's text is, and what to call it in a message.
+struct Prompt {
+  std::string text;
+  std::string source = "--prompt";
+};
+
+Prompt read_prompt(const std::string& value) {
+  if (value.rfind(kFilePrefix, 0) != 0) {
+    return {value};
+  }
+  const std::string path = value.substr(kFilePrefix.size());
+  if (path.empty()) {
+    throw UsageError("sample: --prompt=FILE: names no file: --prompt=FILE:PATH");
+  }
+  return {data::read_text(path), shown_path(path)};
 }
 
 // Writes at once, so that each character appears as it is drawn.
@@ -58,9 +70,9 @@ SamplingOptions sampling_options(const SampleSettings& settings) {
 }
 
 // Draws `count` samples together. The first is shown as it is drawn, the others after it.
-void write_samples(const LoadedModel& loaded, const SampleSettings& settings,
-                   const std::string& prompt, int64_t count) {
-  std::vector<int64_t> ids = loaded.vocab.encode(prompt);
+void write_samples(const LoadedModel& loaded, const SampleSettings& settings, const Prompt& prompt,
+                   int64_t count) {
+  std::vector<int64_t> ids = loaded.vocab.encode(prompt.text, prompt.source);
   if (ids.empty()) {
     ids.push_back(loaded.vocab.start_id());  // not part of the text
   }
@@ -69,7 +81,7 @@ void write_samples(const LoadedModel& loaded, const SampleSettings& settings,
   std::vector<Generator> streams = consecutive_streams(
       default_generator(), count, settings.max_new_tokens, loaded.vocab.size(), options);
   std::vector<std::string> texts(static_cast<size_t>(count));
-  show(prompt);
+  show(prompt.text);
   generate(*loaded.model, expand(start, {count, -1}), settings.max_new_tokens, options, streams,
            [&](const std::vector<int64_t>& next) {
              show(loaded.vocab.decode(next[0]));
@@ -81,7 +93,7 @@ void write_samples(const LoadedModel& loaded, const SampleSettings& settings,
   show("\n");
   default_generator() = streams.back();
   for (size_t i = 1; i < texts.size(); ++i) {
-    show(std::string(kSeparator) + prompt + texts[i] + "\n");
+    show(std::string(kSeparator) + prompt.text + texts[i] + "\n");
   }
 }
 
@@ -95,7 +107,7 @@ int sample(const SampleSettings& settings) {
   }
   loaded.model->to(settings.dtype == "float64" ? kFloat64 : kFloat32);
   loaded.model->eval();
-  const std::string prompt = prompt_text(settings.prompt);
+  const Prompt prompt = read_prompt(settings.prompt);
   manual_seed(static_cast<uint64_t>(settings.seed));
   const AutocastGuard autocast(settings.dtype == "bfloat16" ? kBFloat16 : kFloat32);
   const int64_t together = samples_together(settings, loaded.vocab.size());

@@ -82,7 +82,9 @@ std::string assign_number(const RealRange& range, double& member, std::optional<
 std::string assign_string(const Setting& setting, std::string& member, std::string_view value) {
   if (!setting.choices.empty()) {
     if (std::find(setting.choices.begin(), setting.choices.end(), value) == setting.choices.end()) {
-      return fmt::format("is not one of {}", fmt::join(setting.choices, ", "));
+      return setting.choices.size() == 1
+                 ? fmt::format("is not supported, only {} is", setting.choices.front())
+                 : fmt::format("is not one of {}", fmt::join(setting.choices, ", "));
     }
   } else if (value.empty() && !setting.may_be_empty) {
     return "is empty";
@@ -107,6 +109,15 @@ std::optional<int64_t> whole_of(const Json& value) {
           ? value.get<uint64_t>() <= static_cast<uint64_t>(std::numeric_limits<int64_t>::max())
           : value.is_number_integer();
   return fits ? std::optional<int64_t>(value.get<int64_t>()) : std::nullopt;
+}
+
+// 0 and 1 are taken as on the command line.
+std::optional<bool> bool_of(const Json& value) {
+  if (value.is_boolean()) {
+    return value.get<bool>();
+  }
+  const std::optional<int64_t> number = whole_of(value);
+  return number == 0 || number == 1 ? std::optional<bool>(number == 1) : std::nullopt;
 }
 
 }  // namespace
@@ -160,10 +171,7 @@ std::string Setting::assign_json(const Json& value) const {
   };
   return std::visit(
       Overloaded{
-          [&](bool* member) {
-            return value.is_boolean() ? assign_bool(*member, value.get<bool>())
-                                      : std::string("is not true or false");
-          },
+          [&](bool* member) { return assign_bool(*member, bool_of(value)); },
           [&](int64_t* member) { return assign_number(whole, *member, whole_of(value)); },
           [&](double* member) {
             return assign_number(
@@ -306,24 +314,17 @@ Json to_json(const SettingList& settings) {
 }
 
 std::string shown(std::string_view text, size_t longest) {
-  std::string line;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    line += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-    if (line.size() > longest) {
-      // No half of a UTF-8 character stays.
-      while (line.size() > 1 && (static_cast<unsigned char>(line.back()) & 0xc0) == 0x80) {
-        line.pop_back();
-      }
-      line.pop_back();
-      return line + "...";
-    }
-  }
-  return line;
+  return data::printable(text, longest);
 }
 
 std::string shown_json(const Json& value) {
   return shown(value.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace));
+}
+
+std::string_view without_source(std::string_view message, std::string_view function) {
+  const bool opens =
+      message.substr(0, function.size()) == function && message.substr(function.size(), 2) == ": ";
+  return opens ? message.substr(function.size() + 2) : message;
 }
 
 }  // namespace chargrad::train

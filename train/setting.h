@@ -112,8 +112,12 @@ class SettingList {
 // One object, a key a setting, in the list's order.
 Json to_json(const SettingList& settings);
 
-// `text` for an error message: one line, about `longest` bytes at most, control characters as \xNN.
+// `text` for an error message: one line, about `longest` bytes at most, what does not show as \xNN.
 std::string shown(std::string_view text, size_t longest = 60);
 std::string shown_json(const Json& value);
+
+// A message of the engine without the function's name that opens it: "f: x is y" and "f" -> "x is
+// y".
+std::string_view without_source(std::string_view message, std::string_view function);
 
 }  // namespace chargrad::train

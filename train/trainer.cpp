@@ -288,7 +288,7 @@ std::string Trainer::first_nonfinite_op() {
     try {
       loss(batches_.at(data::Split::kTrain, micro.batch)).backward();
     } catch (const std::invalid_argument& e) {
-      found = fmt::format(" ({})", e.what());
+      found = fmt::format(" ({})", without_source(e.what(), "detect_anomaly"));
       break;
     }
   }

@@ -62,7 +62,16 @@ std::vector<int64_t> read_batch(const Members& members, int64_t windows) {
 // Pairs of a moment and what the file holds for it.
 std::vector<std::pair<Tensor, Tensor>> read_moments(const std::filesystem::path& path,
                                                     const optim::AdamW& optimizer) {
-  const Safetensors file = read_safetensors(path);
+  int64_t expected = 0;
+  for (const auto& [name, moment] : optimizer.state()) {
+    expected += moment.numel();
+  }
+  const Safetensors file = read_safetensors(path, [&path, expected](int64_t held) {
+    if (held != expected) {
+      throw std::runtime_error(fmt::format("{}: holds {} numbers, the moments of this model are {}",
+                                           shown_path(path), held, expected));
+    }
+  });
   std::map<std::string, Tensor> held(file.tensors.begin(), file.tensors.end());
   std::vector<std::pair<Tensor, Tensor>> pairs;
   for (const auto& [name, moment] : optimizer.state()) {
@@ -116,7 +125,7 @@ TrainerState read_trainer(const std::filesystem::path& folder, int64_t windows,
   try {
     restored.set_state(read_bytes(members, "generator"));
   } catch (const std::invalid_argument& e) {
-    members.fail("generator: {}", e.what());
+    members.fail("generator: {}", without_source(e.what(), "generator"));
   }
   restored.set_dropout_calls(static_cast<uint64_t>(dropout_calls));
 

@@ -115,10 +115,10 @@ Tier tier_from_name(std::string_view name) {
     }
   }
   for (const std::string_view known : kNames) {
-    CHARGRAD_CHECK(known != name, "kernels: CHARGRAD_CPU=", name,
+    CHARGRAD_CHECK(known != name, "CHARGRAD_CPU=", name,
                    " is not supported by this CPU; it supports ", supported_names());
   }
-  detail::fail_check("kernels: CHARGRAD_CPU=", name, " is not a tier; this CPU supports ",
+  detail::fail_check("CHARGRAD_CPU=", name, " is not a tier; this CPU supports ",
                      supported_names());
 }
 

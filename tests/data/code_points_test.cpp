@@ -142,6 +142,15 @@ TEST(CodePoints, Describe) {
   EXPECT_EQ(describe(kByteOrderMark), R"('\u{FEFF}' (U+FEFF))");
 }
 
+TEST(CodePoints, Printable) {
+  EXPECT_EQ(printable("a/日 b", 60), "a/日 b");
+  EXPECT_EQ(printable("\x1b[1m\x7f", 60), R"(\x1b[1m\x7f)");
+  EXPECT_EQ(printable("\xC2\x85\xE2\x80\xAE", 60), R"(\xc2\x85\xe2\x80\xae)");
+  EXPECT_EQ(printable("\xFFz\xE6\x97", 60), R"(\xffz\xe6\x97)");
+  EXPECT_EQ(printable("日日", 5), "日...");
+  EXPECT_EQ(printable("", 0), "");
+}
+
 TEST(CodePoints, DescribeInvalidUtf8) {
   EXPECT_EQ(describe_invalid_utf8('\x92', 1), "not valid UTF-8: byte 0x92 at offset 1");
   EXPECT_EQ(describe_invalid_utf8('\xFF', int64_t{1} << 40),

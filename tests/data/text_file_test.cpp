@@ -62,8 +62,9 @@ TEST(TextFile, MissingPath) {
   EXPECT_EQ(open_error(file + "/b.txt"), "cannot open " + file + "/b.txt: Not a directory");
 }
 
-TEST(TextFile, ControlCharactersOfPathAreReplaced) {
-  EXPECT_EQ(open_error("no\npe\x1B.txt"), "cannot open no?pe?.txt: No such file or directory");
+TEST(TextFile, ControlCharactersOfPathAreEscaped) {
+  EXPECT_EQ(open_error("no\npe\x1B.txt"),
+            "cannot open no\\x0ape\\x1b.txt: No such file or directory");
 }
 
 TEST(TextFile, Directory) {

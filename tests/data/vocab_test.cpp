@@ -105,6 +105,12 @@ TEST(Vocab, EncodeNamesUnknownCharacter) {
             "encode: '\\u{FEFF}' (U+FEFF) at position 0 is not in the vocabulary");
 }
 
+TEST(Vocab, EncodeNamesWhoseTextItIs) {
+  const Vocab vocab = Vocab::from_text("abc");
+  EXPECT_EQ(error_text<std::invalid_argument>([&] { vocab.encode("a?", "--prompt"); }),
+            "--prompt: '?' (U+003F) at position 1 is not in the vocabulary");
+}
+
 TEST(Vocab, EncodeRefusesInvalidUtf8) {
   const Vocab vocab = Vocab::from_text("abc日");
   EXPECT_EQ(encode_error(vocab,

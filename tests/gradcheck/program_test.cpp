@@ -184,6 +184,18 @@ TEST_F(GradcheckProgram, WhatDoesNotGoTogether) {
   EXPECT_EQ(error("--lesson --json"), "gradcheck: --lesson writes no JSON\n");
   EXPECT_EQ(error("--scaling --json=a --html=a"),
             "gradcheck: --json and --html name the same file, a\n");
+  for (const auto& [flag, range] :
+       std::vector<std::pair<std::string, std::string>>{{"max_dk=0", "[1, 65536]"},
+                                                        {"max_dk=65537", "[1, 65536]"},
+                                                        {"samples=0", "[1, 1048576]"},
+                                                        {"samples=1048577", "[1, 1048576]"},
+                                                        {"keys=1", "[2, 1024]"},
+                                                        {"keys=1025", "[2, 1024]"},
+                                                        {"seed=-1", "[0, 4294967295]"},
+                                                        {"seed=4294967296", "[0, 4294967295]"}}) {
+    EXPECT_EQ(error("--scaling --" + flag),
+              "gradcheck: --" + flag + " is not a whole number in " + range + "\n");
+  }
 }
 
 }  // namespace

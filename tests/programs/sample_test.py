@@ -19,6 +19,12 @@ class Prompt(Programs):
         self.assertIn("'?'", message)
         self.assertIn("U+003F", message)
         self.assertRegex(message, r"position 1\b")
+        self.assertTrue(message.startswith("sample: --prompt: '?'"), message)
+        prompt = self.text("a?b", "prompt")
+        message = self.fails("sample", f"--out_dir={run}", f"--prompt=FILE:{prompt}")
+        self.assertTrue(message.startswith(f"sample: {prompt}: '?'"), message)
+        message = self.fails("sample", f"--out_dir={run}", "--prompt=FILE:", status=(2,))
+        self.assertEqual(message, "sample: --prompt=FILE: names no file: --prompt=FILE:PATH")
 
     def test_empty_prompt_starts_from_a_known_symbol(self):
         run = self.train(self.text("abc\n" * 400))
@@ -116,7 +122,7 @@ class Sampling(Programs):
         data[-4:] = b"\xff\xff\xff\xff"
         path.write_bytes(bytes(data))
         message = self.fails("sample", f"--out_dir={self.run_folder}", "--checkpoint=last")
-        self.assertIn("non-finite logits", message)
+        self.assertTrue(message.startswith("sample: non-finite logits: the model's weights"), message)
 
     def test_missing_run(self):
         self.assertIn("nowhere", self.fails("sample", f"--out_dir={self.dir}/nowhere"))

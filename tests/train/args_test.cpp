@@ -169,6 +169,9 @@ TEST(Args, HelpComesBeforeEverythingElse) {
   EXPECT_FALSE(parse(kTrain, {"--seed=1"}).help);
   EXPECT_TRUE(parse(kTrain, {"--version"}).version);
   EXPECT_FALSE(parse(kGradcheck, {"--", "--help"}).help);
+  EXPECT_EQ(error_of(kTrain, {"--help=3"}), "train: --help takes no value");
+  EXPECT_EQ(error_of(kTrain, {"-h=3"}), "train: -h takes no value");
+  EXPECT_EQ(error_of(kTrain, {"--version="}), "train: --version takes no value");
 }
 
 TEST(Args, HelpShowsGroupsUnitsAndDefaults) {
@@ -205,6 +208,8 @@ TEST(Args, RunProgramTurnsErrorsIntoALineAndAStatus) {
   EXPECT_EQ(run([]() -> int { throw std::invalid_argument("softmax: dim 3"); }),
             "1 train: softmax: dim 3\n");
   EXPECT_EQ(run([]() -> int { throw std::bad_alloc(); }), "1 train: out of memory\n");
+  EXPECT_EQ(run([]() -> int { throw std::invalid_argument("CPU=a\n\xff"); }),
+            "1 train: CPU=a\\x0a\\xff\n");
 }
 
 }  // namespace

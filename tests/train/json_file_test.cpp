@@ -48,9 +48,11 @@ TEST(JsonFile, RefusesBrokenTexts) {
   EXPECT_THAT(parse_error("{\"a\":\n1,}"), StartsWith("a.json: parse error at line 2, column 3: "));
   EXPECT_THAT(parse_error("{} x"), StartsWith("a.json: parse error at line 1, column 4: "));
   EXPECT_THAT(parse_error("{\"a\":nan}"), StartsWith("a.json: parse error at line 1, column 7: "));
-  EXPECT_THAT(parse_error("\"\xff\""), StartsWith("a.json: parse error at line 1, column 2: "));
+  const std::string not_utf8 = parse_error("\"\xff\"");
+  EXPECT_THAT(not_utf8, StartsWith("a.json: parse error at line 1, column 2: "));
+  EXPECT_THAT(not_utf8, HasSubstr("last read: '\"\\xff'"));
   EXPECT_THAT(parse_error("{\"a\":1e999}"), StartsWith("a.json: number overflow"));
-  EXPECT_EQ(parse_error("{\"a\":1,\"b\":{\"a\":1},\"a\":2}"), "a.json: key a stands there twice");
+  EXPECT_EQ(parse_error("{\"a\":1,\"b\":{\"a\":1},\"a\":2}"), "a.json: key \"a\" is given twice");
   EXPECT_EQ(parse_error("[{\"a\":1},{\"a\":2}]"), "no error");
   // The message stays short whatever the text holds.
   EXPECT_LT(parse_error(std::string(1 << 20, 'x')).size(), 300U);
@@ -76,6 +78,18 @@ TEST(JsonFile, RefusesMoreValuesThanThereAreCharacters) {
     text += "1,";
   }
   EXPECT_EQ(parse_error(text + "1]]"), "a.json: more than 1200000 JSON values");
+}
+
+// What takes the square of its length would take minutes here.
+TEST(JsonFile, TimeGrowsWithTheLength) {
+  std::string keys = "{\"k\":1", objects = "[{}";
+  for (int i = 1; i < 100'000; ++i) {
+    keys += fmt::format(",\"{}\":1", i);
+    objects += ",{}";
+  }
+  EXPECT_EQ(parse_error(keys + "}"), "no error");
+  EXPECT_EQ(parse_error(keys + ",\"more\":1}"), "a.json: more than 100000 keys in one object");
+  EXPECT_EQ(parse_json(objects + "]", "a.json").size(), 100'000U);
 }
 
 TEST(JsonFile, ReadsFiles) {

@@ -139,8 +139,9 @@ TEST(Setting, RefusesJsonOfAnotherType) {
       {"count", std::numeric_limits<uint64_t>::max(), whole},
       {"rate", "0.1", "is not a number in [0, 1)"},
       {"rate", false, "is not a number in [0, 1)"},
-      {"flag", 1, "is not true or false"},
-      {"flag", "true", "is not true or false"},
+      {"flag", 2, "is not true, false, 1 or 0"},
+      {"flag", 1.0, "is not true, false, 1 or 0"},
+      {"flag", "true", "is not true, false, 1 or 0"},
       {"kind", 3, "is not a text in quotes"},
       {"kind", "c", "is not one of a, b"},
       {"name", Json::array({"x"}), "is not a text in quotes"},
@@ -150,6 +151,16 @@ TEST(Setting, RefusesJsonOfAnotherType) {
     List t;
     EXPECT_EQ(t.assign_json(name, value), error) << name << "=" << value;
     EXPECT_EQ(to_json(t.list), to_json(List().list)) << name;
+  }
+}
+
+TEST(Setting, BooleansOfJsonAreThoseOfTheCommandLine) {
+  for (const auto& [value, expected] :
+       std::vector<std::pair<Json, bool>>{{true, true}, {1, true}, {false, false}, {0, false}}) {
+    List t;
+    t.values.flag = !expected;
+    EXPECT_EQ(t.assign_json("flag", value), "");
+    EXPECT_EQ(t.values.flag, expected) << value;
   }
 }
 
@@ -215,6 +226,13 @@ TEST(Setting, ANameOfNanoGptLeadsToOurs) {
   EXPECT_EQ(setting_list(settings).nearest("start"), "prompt");
 }
 
+TEST(Setting, MessagesWithoutTheirSource) {
+  EXPECT_EQ(without_source("f: x is y", "f"), "x is y");
+  EXPECT_EQ(without_source("f: x is y", "g"), "f: x is y");
+  EXPECT_EQ(without_source("fg: x", "f"), "fg: x");
+  EXPECT_EQ(without_source("f", "f"), "f");
+}
+
 TEST(Setting, ShownIsOneShortLine) {
   EXPECT_EQ(shown("plain"), "plain");
   EXPECT_EQ(shown("a\nb\x7f"), "a\\x0ab\\x7f");
@@ -224,6 +242,10 @@ TEST(Setting, ShownIsOneShortLine) {
                   "def",
                   4),
             "abc...");
+  // Neither half a character nor what is none, and no control that is two bytes long.
+  EXPECT_EQ(shown("a\xff\xc3z\xe6\x97\xa5\xe6\x97"), "a\\xff\\xc3z\xe6\x97\xa5\\xe6\\x97");
+  EXPECT_EQ(shown("\xc2\x9b"), "\\xc2\\x9b");
+  EXPECT_EQ(shown("abc\n", 5), "abc...");
   EXPECT_EQ(shown_json(Json{{"k", 1.5}}), R"({"k":1.5})");
 }
 

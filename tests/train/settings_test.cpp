@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
@@ -83,10 +84,18 @@ void expect_ranges(const std::vector<Range>& ranges) {
     EXPECT_EQ(setting->assign_text(range.high), "") << range.name;
     // The message says what would be right.
     for (const std::string& wrong : {range.below, range.above}) {
-      EXPECT_THAT(setting->assign_text(wrong),
-                  HasSubstr(setting->choices.empty() ? " in [" : "is not one of "))
-          << range.name;
+      const std::string rule = setting->choices.empty()       ? " in ["
+                               : setting->choices.size() == 1 ? "is not supported, only "
+                                                              : "is not one of ";
+      EXPECT_THAT(setting->assign_text(wrong), HasSubstr(rule)) << range.name;
     }
+  }
+  for (const Setting& setting : list) {
+    const bool is_number = std::holds_alternative<int64_t*>(setting.target) ||
+                           std::holds_alternative<double*>(setting.target);
+    const bool is_listed = std::any_of(ranges.begin(), ranges.end(),
+                                       [&](const Range& r) { return r.name == setting.name; });
+    EXPECT_TRUE(is_listed || !is_number) << setting.name << " has no range here";
   }
 }
 
@@ -118,6 +127,7 @@ TEST(Settings, RangesOfTrain) {
       {"seed", "-9223372036854775808", "9223372036854775807", "-9223372036854775809",
        "9223372036854775808"},
       {"threads", "0", "1024", "-1", "1025"},
+      {"profile", "0", "1000000000000", "-1", "1000000000001"},
       {"dtype", "auto", "bfloat16", "int8", "FLOAT32"},
       {"model", "gpt", "bigram", "", "gpt2"},
       {"attention_scale", "sqrt_dk", "none", "", "sqrt"},
@@ -137,6 +147,9 @@ TEST(Settings, RangesOfSample) {
       {"top_k", "0", "1048576", "-1", "1048577"},
       {"top_p", "0", "1", "-1e-9", "1.5"},
       {"top_p", "1e-9", "0.5", "nan", "1.0000001"},
+      {"seed", "-9223372036854775808", "9223372036854775807", "-9223372036854775809",
+       "9223372036854775808"},
+      {"threads", "0", "1024", "-1", "1025"},
   });
 }
 

@@ -52,10 +52,10 @@ TEST(Cpu, TierFromName) {
 
 TEST(Cpu, UnknownTierIsRefused) {
   for (const std::string name : {"avx10", "AVX2", "avx", "ref "}) {
-    EXPECT_THAT([&] { tier_from_name(name); },
-                ThrowsMessage<std::invalid_argument>("kernels: CHARGRAD_CPU=" + name +
-                                                     " is not a tier; this CPU supports " +
-                                                     supported_names()));
+    EXPECT_THAT(
+        [&] { tier_from_name(name); },
+        ThrowsMessage<std::invalid_argument>(
+            "CHARGRAD_CPU=" + name + " is not a tier; this CPU supports " + supported_names()));
   }
 }
 
@@ -63,10 +63,10 @@ TEST(Cpu, UnsupportedTierIsRefused) {
   if (supported_tiers().back() == Tier::kAmx) {
     GTEST_SKIP() << "this CPU supports every tier";
   }
-  EXPECT_THAT([] { tier_from_name("amx"); },
-              ThrowsMessage<std::invalid_argument>(
-                  "kernels: CHARGRAD_CPU=amx is not supported by this CPU; it supports " +
-                  supported_names()));
+  EXPECT_THAT(
+      [] { tier_from_name("amx"); },
+      ThrowsMessage<std::invalid_argument>(
+          "CHARGRAD_CPU=amx is not supported by this CPU; it supports " + supported_names()));
 }
 
 TEST(Cpu, ForcedTierIsTheActiveOne) {
