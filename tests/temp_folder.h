@@ -36,8 +36,9 @@ class TempFolder {
   std::string path() const { return path_.string(); }
   std::string path(const std::string& name) const { return (path_ / name).string(); }
 
-  // Writes a file of these bytes and returns its path.
+  // Writes a file of these bytes, in folders that are made, and returns its path.
   std::string write(const std::string& name, std::string_view bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream file(path_ / name, std::ios::binary | std::ios::trunc);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     if (!file.flush()) {

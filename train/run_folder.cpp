@@ -107,6 +107,38 @@ bool is_there(const fs::path& path) {
   return fs::exists(fs::symlink_status(path, error));
 }
 
+// Or is cut off before it differs.
+bool begins_with(const fs::path& file, std::string_view beginning) {
+  std::string bytes(beginning.size(), '\0');
+  bytes.resize(FileReader(file).next(bytes.data(), bytes.size()));
+  return bytes == beginning.substr(0, bytes.size());
+}
+
+// Whether what has a name of a run's is one: a link, a folder of nothing but a checkpoint's files,
+// a file that begins as a run's does. All else of that name is someone else's and stays.
+bool is_a_runs(const fs::path& path) {
+  static const std::set<std::string> links{"last", "best", "last.tmp", "best.tmp"};
+  static const std::set<std::string> parts{"model.safetensors", "config.json", "vocab.json",
+                                           "trainer.safetensors", "trainer.json"};
+  const std::string name = path.filename().string();
+  const fs::file_status status = fs::symlink_status(path);
+  if (links.count(name) != 0) {
+    return fs::is_symlink(status);
+  }
+  if (name == kPending || parse_checkpoint_name(name)) {
+    return fs::is_directory(status) &&
+           std::all_of(fs::directory_iterator(path), {}, [](const fs::directory_entry& entry) {
+             return parts.count(entry.path().filename().string()) != 0;
+           });
+  }
+  if (!fs::is_regular_file(status)) {
+    return false;
+  }
+  return name == "settings.json"   ? begins_with(path, "{\n  \"version\":")
+         : name == "metrics.jsonl" ? begins_with(path, "{\"kind\":")
+                                   : true;
+}
+
 // Of what makes a folder a run, the first that is there; "" without any. What a run has before
 // its first checkpoint counts only in a folder that no run has held: there it is someone else's.
 std::string first_sign_of_a_run(const fs::path& path) {
@@ -130,6 +162,17 @@ RunFolder::RunFolder(const fs::path& path)
 
 RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
   make_folders(path);
+  std::vector<std::string> names = kLinks;
+  const std::vector<std::string> old = checkpoints(path);
+  names.insert(names.end(), old.begin(), old.end());
+  names.insert(names.end(), kOthers.begin(), kOthers.end());
+  for (const std::string& name : names) {
+    if (is_there(path / name) && !is_a_runs(path / name)) {
+      throw std::runtime_error(
+          fmt::format("{} is in the way and no part of a run; move it, or use another --out_dir",
+                      shown_path(path / name)));
+    }
+  }
   const std::string sign = first_sign_of_a_run(path);
   RunFolder folder(path);
   if (!sign.empty() && !overwrite) {
@@ -138,10 +181,6 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
                     "it, another --out_dir leaves it",
                     shown_path(path), sign));
   }
-  std::vector<std::string> names = kLinks;
-  const std::vector<std::string> old = checkpoints(path);
-  names.insert(names.end(), old.begin(), old.end());
-  names.insert(names.end(), kOthers.begin(), kOthers.end());
   for (const std::string& name : names) {
     remove_path(path / name);
   }
@@ -169,7 +208,7 @@ void RunFolder::clean() const {
   remove_path(path_ / kPending);
   const std::set<std::string> kept{link_target(path_ / "last"), link_target(path_ / "best")};
   for (const std::string& name : checkpoints(path_)) {
-    if (kept.count(name) == 0) {
+    if (kept.count(name) == 0 && is_a_runs(path_ / name)) {
       remove_path(path_ / name);
     }
   }

@@ -15,8 +15,9 @@ namespace chargrad::train {
 class RunFolder {
  public:
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
-  // `overwrite`, which removes that run's files and no others, and where it cannot be written. A
-  // run that came to no checkpoint is no run.
+  // `overwrite`, which removes that run's files and no others; where a name of a run's is taken by
+  // something else; and where the folder cannot be written. A run that came to no checkpoint is no
+  // run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite);
   // Opens the folder of a run to go on with, and removes what a crash left behind.
   static RunFolder resume(const std::filesystem::path& path);

@@ -127,8 +127,8 @@ Setting& Setting::defaults_to(std::string text) {
   return *this;
 }
 
-Setting& Setting::also_called(std::string name) {
-  other_name = std::move(name);
+Setting& Setting::also_called(std::string other) {
+  other_name = std::move(other);
   return *this;
 }
 

@@ -57,7 +57,7 @@ struct Setting {
 
   // Modifiers for the lists of settings.
   Setting& defaults_to(std::string text);
-  Setting& also_called(std::string name);
+  Setting& also_called(std::string other);
   Setting& fixed_on_resume();
   Setting& asked_each_time();
   Setting& empty_allowed();

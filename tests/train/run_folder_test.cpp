@@ -18,6 +18,8 @@ using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
+constexpr const char* kSettings = "{\n  \"version\": 1\n}\n";
+
 class RunFolderTest : public testing::Test {
  protected:
   fs::path run() const { return dir.path("run"); }
@@ -25,7 +27,7 @@ class RunFolderTest : public testing::Test {
   // A checkpoint that holds one file with this text.
   static void save(RunFolder& folder, int64_t next_iter, bool is_best, const std::string& text) {
     folder.save(next_iter, is_best,
-                [&text](const fs::path& path) { write_file(path / "x", text); });
+                [&text](const fs::path& path) { write_file(path / "model.safetensors", text); });
     folder.clean();
   }
 
@@ -52,8 +54,8 @@ TEST_F(RunFolderTest, KeepsWhatTheLinksName) {
   save(folder, 10, false, "c");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000000", "ckpt-000010", "last", "lock"));
   save(folder, 10, false, "d");  // the same iteration, after its evaluation
-  EXPECT_EQ(dir.read("run/last/x"), "d");
-  EXPECT_EQ(dir.read("run/best/x"), "a");
+  EXPECT_EQ(dir.read("run/last/model.safetensors"), "d");
+  EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
   save(folder, 1'000'000, true, "e");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-1000000", "last", "lock"));
 }
@@ -64,12 +66,12 @@ TEST_F(RunFolderTest, AFailedSaveLeavesEverythingAsItWas) {
   const auto before = names();
   EXPECT_THROW(folder.save(5, true,
                            [](const fs::path& path) {
-                             write_file(path / "x", "b");
+                             write_file(path / "model.safetensors", "b");
                              throw std::runtime_error("no");
                            }),
                std::runtime_error);
   EXPECT_EQ(names(), before);
-  EXPECT_EQ(dir.read("run/last/x"), "a");
+  EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
 }
 
 TEST_F(RunFolderTest, TwoRunsInOneFolderAreRefused) {
@@ -80,7 +82,7 @@ TEST_F(RunFolderTest, TwoRunsInOneFolderAreRefused) {
 TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    folder.write_settings("{}");
+    folder.write_settings(kSettings);
     save(folder, 3, true, "a");
   }
   dir.write("run/mine.txt", "stays");
@@ -94,19 +96,53 @@ TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
 TEST_F(RunFolderTest, WhatCameToNoCheckpointIsNoRun) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    folder.write_settings("{}");
-    dir.write("run/metrics.jsonl", "{}\n");
+    folder.write_settings(kSettings);
+    dir.write("run/metrics.jsonl", "{\"kind\":\"iter\"}\n");
     fs::create_directory(run() / "pending-checkpoint");
   }
   RunFolder::start(run(), false);
   EXPECT_THAT(names(), ElementsAre("lock"));
 }
 
-TEST_F(RunFolderTest, FilesOfOthersAreNotTakenForARun) {
-  fs::create_directory(run());
-  dir.write("run/settings.json", "of an editor");
+TEST_F(RunFolderTest, SettingsBesideNoLockAreARunsOfElsewhere) {
+  dir.write("run/settings.json", kSettings);
   EXPECT_THAT(start_error(), HasSubstr("holds a run already (settings.json)"));
-  EXPECT_EQ(dir.read("run/settings.json"), "of an editor");
+}
+
+// Each has a name of a run's and is none: it stays, with --overwrite too.
+TEST_F(RunFolderTest, WhatIsNoPartOfARunIsNeverRemoved) {
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"best/precious", ""},
+      {"last/model.safetensors", ""},
+      {"ckpt-12/precious", ""},
+      {"ckpt-000012", "a file"},
+      {"pending-checkpoint/precious", ""},
+      {"settings.json", "{\"editor\": true}"},
+      {"metrics.jsonl", "{\"step\": 1}\n"},
+      {"trace.json/precious", ""},
+  };
+  for (const auto& [name, text] : files) {
+    for (const bool after_a_run : {false, true}) {
+      fs::remove_all(run());
+      if (after_a_run) {
+        RunFolder::start(run(), false);
+      }
+      const std::string path = dir.write("run/" + name, text);
+      const std::string taken = (run() / name.substr(0, name.find('/'))).string();
+      for (const bool overwrite : {false, true}) {
+        EXPECT_EQ(start_error(overwrite),
+                  taken + " is in the way and no part of a run; move it, or use another --out_dir");
+      }
+      EXPECT_TRUE(fs::exists(path)) << name;
+    }
+  }
+}
+
+TEST_F(RunFolderTest, CleaningLeavesWhatIsNoCheckpoint) {
+  RunFolder folder = RunFolder::start(run(), false);
+  dir.write("run/ckpt-000002/precious", "");
+  save(folder, 3, true, "a");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000002", "ckpt-000003", "last", "lock"));
 }
 
 TEST_F(RunFolderTest, ResumeRemovesWhatACrashLeft) {
