@@ -40,13 +40,19 @@ __m512 load(__mmask16, const bfloat16*) {
   return _mm512_setzero_ps();
 }
 
-// What a tile of `pairs` asks for: `wanted` or, where that is null, as many lines from `next_a` on.
-Ahead ahead_of(const Ahead* wanted, const bfloat16* next_a, int64_t pairs) {
-  if (wanted == nullptr) {
-    const auto* const next = reinterpret_cast<const std::byte*>(next_a);
-    return {next, next + pairs * kLine, nullptr, nullptr};
+// Where the lines begin that a tile of `pairs` asks for, one a pair: what `ahead` has next or,
+// where that is null or done, the next tile's rows of A. One comparison a pair, to stop in time,
+// made the tile 8 % slower.
+const std::byte* take_lines(Ahead* ahead, const bfloat16* next_a, int64_t pairs) {
+  if (ahead != nullptr && ahead->next >= ahead->end) {
+    *ahead = {ahead->then, ahead->last, ahead->last, ahead->last};
   }
-  return wanted->next < wanted->end ? *wanted : Ahead{wanted->then, wanted->last, nullptr, nullptr};
+  if (ahead == nullptr || ahead->next >= ahead->end) {
+    return reinterpret_cast<const std::byte*>(next_a);
+  }
+  const std::byte* const next = ahead->next;
+  ahead->next += pairs * kLine;
+  return next;
 }
 
 // One register tile: kR rows by kV vectors. `last` masks the last vector's columns.
@@ -76,7 +82,7 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
   }
   // So are its rows of A, where they lie one after the other: a line for each pair, as one of a
   // tile's lines is used in that time or less. Elsewhere something else may be.
-  Ahead ahead = ahead_of(args.ahead, a + kR * args.a_row_stride, args.pairs);
+  const std::byte* asked = take_lines(args.ahead, a + kR * args.a_row_stride, args.pairs);
   const bfloat16* HWY_RESTRICT b = args.b;
   for (int64_t p = 0; p < args.pairs; ++p) {
     __m512bh row[kV];
@@ -92,13 +98,10 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
         sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, row[v]);
       }
     }
-    _mm_prefetch(ahead.next, _MM_HINT_T0);
-    ahead.next = ahead.next < ahead.end ? ahead.next + kLine : ahead.next;
+    _mm_prefetch(asked, _MM_HINT_T0);
+    asked += kLine;
     a += args.a_pair_stride;
     b += args.ldb;
-  }
-  if (args.ahead != nullptr) {
-    *args.ahead = ahead;
   }
 
   HWY_UNROLL(6)
