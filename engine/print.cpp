@@ -12,25 +12,21 @@ constexpr int64_t kEdgeItems = 3;     // shown at either end of a summarised dim
 constexpr int64_t kThreshold = 1000;  // elements above which dims are summarised
 constexpr size_t kLineWidth = 80;
 
-// How the elements of one tensor are written: all alike, as wide as the widest.
-class ElementFormat {
- public:
-  ElementFormat(const std::vector<double>& values, DType dtype) : dtype_(dtype) {
-    if (is_floating(dtype)) {
-      choose_float_style(values);
-    }
-    for (const double value : values) {
-      if (!is_floating(dtype) || (std::isfinite(value) && value != 0)) {
-        width_ = std::max(width_, text(value).size());
-      }
-    }
+// The elements of one tensor as text: all written alike, as wide as the widest.
+struct ElementTexts {
+  std::vector<std::string> texts;  // in row-major order
+  size_t width = 1;
+
+  void append(std::string text, bool counts_for_width) {
+    width = counts_for_width ? std::max(width, text.size()) : width;
+    texts.push_back(std::move(text));
   }
+};
 
-  std::string operator()(double value) const { return fmt::format("{:>{}}", text(value), width_); }
-  size_t width() const { return width_; }
-
- private:
-  void choose_float_style(const std::vector<double>& values) {
+// How floating numbers are written.
+class FloatStyle {
+ public:
+  explicit FloatStyle(const std::vector<double>& values) {
     double largest = 0, smallest = INFINITY;
     for (const double value : values) {
       if (std::isfinite(value) && value != 0) {
@@ -44,12 +40,6 @@ class ElementFormat {
   }
 
   std::string text(double value) const {
-    if (dtype_ == kBool) {
-      return value != 0 ? "True" : "False";
-    }
-    if (dtype_ == kInt64) {
-      return fmt::format("{}", static_cast<int64_t>(value));
-    }
     if (!std::isfinite(value)) {
       return fmt::format("{}", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
     }
@@ -58,11 +48,30 @@ class ElementFormat {
                        : fmt::format("{:.4f}", value);
   }
 
-  DType dtype_;
-  bool whole_ = true;  // floats without a fraction print as "2."
+ private:
+  bool whole_ = true;  // without a fraction they print as "2."
   bool scientific_ = false;
-  size_t width_ = 1;
 };
+
+ElementTexts element_texts(const Tensor& x) {
+  ElementTexts elements;
+  if (is_floating(x.dtype())) {
+    const std::vector<double> values = x.to_vector<double>();
+    const FloatStyle style(values);
+    for (const double value : values) {
+      elements.append(style.text(value), std::isfinite(value) && value != 0);
+    }
+  } else {
+    for (const int64_t value : x.to_vector<int64_t>()) {
+      const bool is_bool = x.dtype() == kBool;
+      elements.append(is_bool ? (value != 0 ? "True" : "False") : fmt::format("{}", value), true);
+    }
+  }
+  for (std::string& text : elements.texts) {
+    text = fmt::format("{:>{}}", text, elements.width);
+  }
+  return elements;
+}
 
 // x without the indices that a summary leaves out.
 Tensor edges(Tensor x) {
@@ -85,11 +94,10 @@ class Printer {
       : shape_(shown.shape()),
         full_shape_(full_shape),
         summarised_(summarised),
-        values_(shown.to_vector<double>()),
-        format_(values_, shown.dtype()) {}
+        elements_(element_texts(shown)) {}
 
   std::string print(size_t indent) const {
-    return shape_.empty() ? format_(values_[0]) : print_dim(0, 0, indent);
+    return shape_.empty() ? elements_.texts[0] : print_dim(0, 0, indent);
   }
 
  private:
@@ -99,12 +107,12 @@ class Printer {
     const auto n = static_cast<size_t>(shape_[dim]);
     std::vector<std::string> parts;
     const bool last = dim + 1 == shape_.size();
-    const size_t step = values_.size() / std::max<size_t>(1, outer_size(dim));
+    const size_t step = elements_.texts.size() / std::max<size_t>(1, outer_size(dim));
     for (size_t i = 0; i < n; ++i) {
       if (leaves_out(dim) && i == static_cast<size_t>(kEdgeItems)) {
         parts.emplace_back(last ? " ..." : "...");
       }
-      parts.push_back(last ? format_(values_[at + i])
+      parts.push_back(last ? elements_.texts[at + i]
                            : print_dim(dim + 1, at + i * step, indent + 1));
     }
     const std::string margin(indent + 1, ' ');
@@ -125,7 +133,7 @@ class Printer {
 
   std::vector<std::string> lines(const std::vector<std::string>& elements, size_t indent) const {
     const size_t room = kLineWidth > indent ? kLineWidth - indent : 0;
-    const size_t per_line = std::max<size_t>(1, room / (format_.width() + 2));
+    const size_t per_line = std::max<size_t>(1, room / (elements_.width + 2));
     std::vector<std::string> result;
     for (size_t i = 0; i < elements.size(); i += per_line) {
       const auto begin = elements.begin() + static_cast<std::ptrdiff_t>(i);
@@ -138,8 +146,7 @@ class Printer {
   Shape shape_;
   Shape full_shape_;
   bool summarised_;
-  std::vector<double> values_;
-  ElementFormat format_;
+  ElementTexts elements_;
 };
 
 // "log_softmax" -> "LogSoftmaxBackward".

@@ -115,10 +115,15 @@ void* Tensor::raw_data() const {
   return impl.storage->data() + impl.offset * dtype_size(impl.dtype);
 }
 
-double Tensor::item() const {
+template <class S>
+S Tensor::item() const {
   CHARGRAD_CHECK(numel() == 1, "item: one element is required, got shape ", shape());
-  return visit_all(dtype(), [this]<class S>() { return static_cast<double>(*data<S>()); });
+  return visit_all(dtype(), [this]<class T>() { return static_cast<S>(*data<T>()); });
 }
+template float Tensor::item() const;
+template double Tensor::item() const;
+template int64_t Tensor::item() const;
+template bool Tensor::item() const;
 
 double Tensor::item(const std::vector<int64_t>& index) const {
   CHARGRAD_CHECK(index.size() == shape().size(), "item: the index ", index,

@@ -61,8 +61,11 @@ class Tensor {
   const std::shared_ptr<Storage>& storage() const;
   int64_t storage_offset() const;
 
-  // The only element's value; throws unless numel() is 1.
-  double item() const;
+  // The only element's value; throws unless numel() is 1. item<int64_t>() is exact where a double
+  // is not, beyond 2^53.
+  double item() const { return item<double>(); }
+  template <class S>
+  S item() const;
   // The element at an index of dim() numbers, negative ones counted from the end.
   double item(const std::vector<int64_t>& index) const;
   // All elements in row-major order, converted to S.

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <vector>
 
 #include "engine/ops.h"
 
@@ -20,6 +24,25 @@ TEST(Print, ScalarsAndWholeNumbers) {
   EXPECT_EQ(to_string(arange(3)), "tensor([0, 1, 2])");
   EXPECT_EQ(to_string(tensor({1, 0}, kBool)), "tensor([ True, False])");
   EXPECT_EQ(to_string(tensor({10, -5}, kInt64)), "tensor([10, -5])");
+}
+
+// As PyTorch: integers as they are, where doubles stand further apart than 1.
+TEST(Print, LargeIntegers) {
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  const auto integers = [](const std::vector<int64_t>& values) {
+    return from_vector(values, {static_cast<int64_t>(values.size())});
+  };
+  EXPECT_EQ(to_string(integers({9007199254740993, 1})),
+            "tensor([9007199254740993,                1])");
+  EXPECT_EQ(to_string(integers({kLeast, 5})),
+            "tensor([-9223372036854775808,                    5])");
+  EXPECT_EQ(to_string(from_vector<int64_t>({kLeast + 1}, {})), "tensor(-9223372036854775807)");
+  std::vector<int64_t> many(1001);
+  std::iota(many.begin(), many.end(), int64_t{1} << 62);
+  EXPECT_EQ(to_string(integers(many)),
+            "tensor([4611686018427387904, 4611686018427387905, 4611686018427387906,\n"
+            "         ..., 4611686018427388902, 4611686018427388903,\n"
+            "        4611686018427388904])");
 }
 
 TEST(Print, ScientificWhenTheRangeIsWide) {

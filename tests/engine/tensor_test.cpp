@@ -51,6 +51,18 @@ TEST(Tensor, ItemChecksNumberAndIndex) {
             "item: the index [0] must have one number per dim of shape [2, 2]");
 }
 
+TEST(Tensor, ItemOfATypeIsExact) {
+  const Tensor x = from_vector<int64_t>({9007199254740993}, {1});  // 2^53 + 1: no double
+  EXPECT_EQ(x.item<int64_t>(), 9007199254740993);
+  EXPECT_EQ(x.item(), 9007199254740992.0);
+  EXPECT_EQ(scalar(-2.5).item<float>(), -2.5f);
+  EXPECT_EQ(scalar(-2.5).item<int64_t>(), -2);
+  EXPECT_TRUE(scalar(1, kBool).item<bool>());
+  EXPECT_EQ(tensor({{1, 2}, {3, 4}}, kInt64).select(1, 1).select(0, 1).item<int64_t>(), 4);
+  EXPECT_EQ(error_text<std::invalid_argument>([] { zeros({2}).item<int64_t>(); }),
+            "item: one element is required, got shape [2]");
+}
+
 TEST(Tensor, DataChecksTheType) {
   EXPECT_EQ(error_text<std::invalid_argument>([] { zeros({1}).data<double>(); }),
             "data: the tensor is float32, read as float64");
