@@ -22,7 +22,8 @@ namespace chargrad {
 
 // --- factories ----------------------------------------------------------------------------------
 
-// Uninitialised, contiguous. As torch.empty, torch.empty_like (but always contiguous).
+// Uninitialised, contiguous. Throws std::runtime_error, as every op that makes a tensor, when there
+// is no memory for it. As torch.empty, torch.empty_like (but always contiguous).
 Tensor empty(const Shape& shape, DType dtype = kFloat32);
 Tensor empty_like(const Tensor& x);
 

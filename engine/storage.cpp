@@ -16,12 +16,16 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kMostBytes = int64_t{1} << 62;  // no system has as many; sums of two overflow
 
 // Sizes are rounded up to an eighth of their power of two, so that nearly equal requests share
 // blocks and at most 12.5 % is wasted.
 int64_t rounded(int64_t bytes) {
   if (bytes <= kAlignment) {
     return kAlignment;
+  }
+  if (bytes > kMostBytes) {
+    throw std::bad_alloc();
   }
   const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes)));
   const int64_t step = power / 8 > kAlignment ? power / 8 : kAlignment;

@@ -2,17 +2,31 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <new>
+#include <stdexcept>
 
 #include "engine/check.h"
 #include "engine/ops.h"
 
 namespace chargrad {
+namespace {
+
+std::shared_ptr<Storage> storage_for(const Shape& shape, int64_t bytes) {
+  try {
+    return std::make_shared<Storage>(bytes);
+  } catch (const std::bad_alloc&) {
+    throw std::runtime_error(
+        fmt::format("tensor: out of memory, cannot allocate {} bytes for shape {}", bytes, shape));
+  }
+}
+
+}  // namespace
 
 Tensor empty(const Shape& shape, DType dtype) {
   int64_t bytes = 0;
   CHARGRAD_CHECK(!__builtin_mul_overflow(numel_of(shape), dtype_size(dtype), &bytes),
-                 "empty: too many bytes for shape ", shape);
-  return Tensor(std::make_shared<Storage>(bytes), shape, contiguous_strides(shape), 0, dtype);
+                 "shape: too many bytes in ", shape);
+  return Tensor(storage_for(shape, bytes), shape, contiguous_strides(shape), 0, dtype);
 }
 
 Tensor empty_like(const Tensor& x) {

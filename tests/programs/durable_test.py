@@ -169,11 +169,11 @@ class Endurance(Programs):
 class OddData(Programs):
     """Data files that are no plain text files."""
 
-    def bounded(self, text, megabytes=1000):
+    def bounded(self, text, megabytes=1000, flags=()):
         """train with that much address space; its one message."""
         limit = megabytes << 20
         r = self.run_program("train", f"--data={text}", f"--out_dir={self.dir}/run", *TINY,
-                             "--threads=1", preexec_fn=lambda: resource.setrlimit(
+                             "--threads=1", *flags, preexec_fn=lambda: resource.setrlimit(
                                  resource.RLIMIT_AS, (limit, limit)))
         self.assertEqual(r.returncode, 1, r.stderr)
         self.assertEqual(len(r.stderr.splitlines()), 1, r.stderr)
@@ -198,6 +198,12 @@ class OddData(Programs):
         os.truncate(text, size)
         message = self.bounded(text, size // 2 >> 20)
         self.assertIn(f"{text} is too large for the memory: {size} characters", message)
+
+    def test_a_model_beyond_the_memory(self):
+        text = self.text("abc" * 400)
+        message = self.bounded(text, flags=["--n_embd=16384"])
+        self.assertRegex(message, r"^train: tensor: out of memory, cannot allocate [0-9]+ bytes "
+                         r"for shape \[[0-9]+, 16384\]$")
 
     def test_a_file_that_grows(self):
         text = self.text("abc\n" * 2000000)

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/ops.h"
+#include "tests/error_text.h"
+#include "tests/sanitized.h"
 
 namespace chargrad {
 namespace {
@@ -128,8 +130,7 @@ void expect_error(F f, const std::string& message) {
 TEST(Factories, BadArgumentsAreRefused) {
   const double infinity = std::numeric_limits<double>::infinity();
   expect_error([] { zeros({2, -3}); }, "shape: sizes must not be negative, got [2, -3]");
-  expect_error([] { empty({int64_t{1} << 62}); },
-               "empty: too many bytes for shape [4611686018427387904]");
+  expect_error([] { empty({int64_t{1} << 62}); }, "shape: too many bytes in [4611686018427387904]");
   expect_error([] { full({1}, 1e30, kInt64); }, "full: 1e+30 does not fit into int64");
   expect_error([] { arange(0, 5, -1); },
                "arange: end must lie on step's side of start, got start 0, end 5, step -1");
@@ -149,6 +150,22 @@ TEST(Factories, BadArgumentsAreRefused) {
         from_vector(std::vector<double>{1, 2, 3}, {2, 2});
       },
       "from_vector: shape [2, 2] needs 4 values, got 3");
+}
+
+TEST(Factories, MoreThanTheMemoryIsRefusedWithItsSize) {
+  const auto message = [](int64_t size) {
+    return error_text<std::runtime_error>([size] { zeros({size, 1}, kFloat64); });
+  };
+  const int64_t in_use = memory_stats().in_use;
+  EXPECT_EQ(message((int64_t{1} << 60) - 1),
+            "tensor: out of memory, cannot allocate 9223372036854775800 bytes for shape "
+            "[1152921504606846975, 1]");
+  if (!kSanitized) {
+    EXPECT_EQ(message(int64_t{1} << 45),
+              "tensor: out of memory, cannot allocate 281474976710656 bytes for shape "
+              "[35184372088832, 1]");
+  }
+  EXPECT_EQ(memory_stats().in_use, in_use);
 }
 
 }  // namespace
