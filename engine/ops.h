@@ -44,8 +44,11 @@ Tensor arange(double start, double end, double step = 1, DType dtype = kInt64);
 Tensor eye(int64_t n, std::optional<int64_t> m = {}, DType dtype = kFloat32);
 
 // A tensor of the listed numbers: tensor({1, 2, 3}) has shape [3], tensor({{1, 2}, {3, 4}})
-// [2, 2]; rows must be equally long. `scalar` makes a shape []. As torch.tensor.
+// [2, 2], tensor({{1}, {2}}) [2, 1]; rows must be equally long. `scalar` makes a shape []. As
+// torch.tensor. (A template only so that the other is preferred for rows of one number, which
+// could be numbers as well.)
 Tensor scalar(double value, DType dtype = kFloat32);
+template <class = void>
 Tensor tensor(std::initializer_list<double> values, DType dtype = kFloat32);
 Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, DType dtype = kFloat32);
 

@@ -124,12 +124,17 @@ Tensor scalar(double value, DType dtype) {
   return full({}, value, dtype);
 }
 
+template <class>
 Tensor tensor(std::initializer_list<double> values, DType dtype) {
   return from_vector(std::vector<double>(values), {static_cast<int64_t>(values.size())}, dtype);
 }
+template Tensor tensor<void>(std::initializer_list<double>, DType);
 
 Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, DType dtype) {
-  const size_t cols = rows.size() == 0 ? 0 : rows.begin()->size();
+  if (rows.size() == 0) {
+    return empty({0}, dtype);  // tensor({})
+  }
+  const size_t cols = rows.begin()->size();
   std::vector<double> values;
   for (const auto& row : rows) {
     CHARGRAD_CHECK(row.size() == cols, "tensor: rows must be equally long, got ", cols, " and ",

@@ -99,6 +99,19 @@ TEST(Factories, ListedNumbers) {
   EXPECT_EQ(scalar(2.5, kFloat64).item(), 2.5);
 }
 
+// Rows of one number could be numbers as well.
+TEST(Factories, ListedColumnsAndNothing) {
+  const Tensor column = tensor({{1}, {2}, {3}});
+  EXPECT_EQ(column.shape(), (Shape{3, 1}));
+  EXPECT_THAT(values(column), ElementsAre(1, 2, 3));
+  const double x = 2.5;
+  EXPECT_EQ(tensor({{x}, {1}}, kFloat64).shape(), (Shape{2, 1}));
+  EXPECT_EQ(tensor({{x}}).shape(), (Shape{1, 1}));
+  EXPECT_EQ(tensor({x}).shape(), Shape{1});
+  EXPECT_EQ(tensor({}).shape(), Shape{0});
+  EXPECT_EQ(tensor({{}, {}}).shape(), (Shape{2, 0}));
+}
+
 TEST(Factories, FromVectorTakesEveryType) {
   EXPECT_THAT(values(from_vector(std::vector<float>{1.5f, 2}, {2, 1})), ElementsAre(1.5, 2));
   EXPECT_EQ(from_vector(std::vector<double>{1}, {}).dtype(), kFloat64);
