@@ -28,6 +28,8 @@ Tensor empty(const Shape& shape, DType dtype = kFloat32);
 Tensor empty_like(const Tensor& x);
 
 // Every element 0, 1 or `value`. As torch.zeros, ones, full and their _like forms.
+// Here and wherever a number becomes an int64 it loses its fraction; NaN and what int64 cannot
+// hold are refused.
 Tensor zeros(const Shape& shape, DType dtype = kFloat32);
 Tensor ones(const Shape& shape, DType dtype = kFloat32);
 Tensor full(const Shape& shape, double value, DType dtype = kFloat32);
@@ -259,8 +261,8 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int64_t dim = 0);
 Tensor contiguous(const Tensor& x);
 Tensor clone(const Tensor& x);
 
-// x in another dtype, x itself if it has it. bfloat16 rounds to nearest even, integers truncate.
-// dx = dy in x's dtype. As Tensor.to.
+// x in another dtype, x itself if it has it. bfloat16 rounds to nearest even, integers truncate
+// (NaN and what int64 cannot hold become some int64). dx = dy in x's dtype. As Tensor.to.
 Tensor to(const Tensor& x, DType dtype);
 
 // Dims start .. end joined into one. As torch.flatten.

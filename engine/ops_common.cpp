@@ -82,6 +82,12 @@ void check_bool(const char* op, const Tensor& x, const char* name) {
   CHARGRAD_CHECK(x.dtype() == kBool, op, ": ", name, " must be bool, got ", dtype_name(x.dtype()));
 }
 
+void check_fits(const char* op, double value, DType dtype) {
+  // 2^63 is the first double that int64 does not hold.
+  CHARGRAD_CHECK(dtype != kInt64 || (value >= -0x1p63 && value < 0x1p63), op, ": ", value,
+                 " does not fit into int64");
+}
+
 void begin_in_place(const char* op, const Tensor& x) {
   CHARGRAD_CHECK(!(grad_enabled() && x.requires_grad()), op,
                  ": a tensor that requires grad cannot be changed in place while ops are "

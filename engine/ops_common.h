@@ -31,6 +31,9 @@ void check_floating(const char* op, const Tensor& x, const char* name = "input")
 void check_int64(const char* op, const Tensor& x, const char* name);
 void check_bool(const char* op, const Tensor& x, const char* name);
 
+// Throws unless a tensor of that dtype can take `value`, without its fraction if it is int64.
+void check_fits(const char* op, double value, DType dtype);
+
 // The elements of an optional tensor, null for none.
 template <class S>
 S* data_or_null(const Tensor& x) {

@@ -7,6 +7,7 @@
 
 #include "engine/check.h"
 #include "engine/ops.h"
+#include "engine/ops_common.h"
 
 namespace chargrad {
 namespace {
@@ -33,13 +34,19 @@ Tensor empty_like(const Tensor& x) {
   return empty(x.shape(), x.dtype());
 }
 
-Tensor full(const Shape& shape, double value, DType dtype) {
-  // 2^63 is the first double that int64 does not hold.
-  CHARGRAD_CHECK(dtype != kInt64 || (value >= -0x1p63 && value < 0x1p63), "full: ", value,
-                 " does not fit into int64");
+namespace {
+
+Tensor filled(const char* op, const Shape& shape, double value, DType dtype) {
+  check_fits(op, value, dtype);
   Tensor y = empty(shape, dtype);
   visit_all(dtype, [&]<class S>() { std::fill_n(y.data<S>(), y.numel(), static_cast<S>(value)); });
   return y;
+}
+
+}  // namespace
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  return filled("full", shape, value, dtype);
 }
 
 Tensor zeros(const Shape& shape, DType dtype) {
@@ -55,7 +62,7 @@ Tensor ones_like(const Tensor& x) {
   return full(x.shape(), 1, x.dtype());
 }
 Tensor full_like(const Tensor& x, double value) {
-  return full(x.shape(), value, x.dtype());
+  return filled("full_like", x.shape(), value, x.dtype());
 }
 
 Tensor arange(double end, DType dtype) {
@@ -92,16 +99,30 @@ Tensor eye(int64_t n, std::optional<int64_t> m, DType dtype) {
   return y;
 }
 
+namespace {
+
 template <class S>
-Tensor from_vector(const std::vector<S>& values, const Shape& shape, DType dtype) {
-  CHARGRAD_CHECK(static_cast<int64_t>(values.size()) == numel_of(shape), "from_vector: shape ",
-                 shape, " needs ", numel_of(shape), " values, got ", values.size());
+Tensor copied(const char* op, const std::vector<S>& values, const Shape& shape, DType dtype) {
+  if constexpr (is_floating(dtype_of<S>)) {
+    for (const S value : values) {
+      check_fits(op, value, dtype);
+    }
+  }
   Tensor y = empty(shape, dtype);
   visit_all(dtype, [&]<class T>() {
     std::transform(values.begin(), values.end(), y.data<T>(),
                    [](const auto& value) { return static_cast<T>(static_cast<S>(value)); });
   });
   return y;
+}
+
+}  // namespace
+
+template <class S>
+Tensor from_vector(const std::vector<S>& values, const Shape& shape, DType dtype) {
+  CHARGRAD_CHECK(static_cast<int64_t>(values.size()) == numel_of(shape), "from_vector: shape ",
+                 shape, " needs ", numel_of(shape), " values, got ", values.size());
+  return copied("from_vector", values, shape, dtype);
 }
 
 template <class S>
@@ -121,12 +142,13 @@ template Tensor from_vector(const std::vector<int64_t>&, const Shape&, DType);
 template Tensor from_vector(const std::vector<bool>&, const Shape&, DType);
 
 Tensor scalar(double value, DType dtype) {
-  return full({}, value, dtype);
+  return filled("scalar", {}, value, dtype);
 }
 
 template <class>
 Tensor tensor(std::initializer_list<double> values, DType dtype) {
-  return from_vector(std::vector<double>(values), {static_cast<int64_t>(values.size())}, dtype);
+  return copied("tensor", std::vector<double>(values), {static_cast<int64_t>(values.size())},
+                dtype);
 }
 template Tensor tensor<void>(std::initializer_list<double>, DType);
 
@@ -141,8 +163,8 @@ Tensor tensor(std::initializer_list<std::initializer_list<double>> rows, DType d
                    row.size());
     values.insert(values.end(), row.begin(), row.end());
   }
-  return from_vector(values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(cols)},
-                     dtype);
+  return copied("tensor", values, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(cols)},
+                dtype);
 }
 
 }  // namespace chargrad

@@ -30,7 +30,7 @@ void check_source(const char* op, const Tensor& source) {
                  ": the source requires grad and would lose it; use a NoGradGuard or detach()");
 }
 
-bool fits_int64(double value) {
+bool is_int64(double value) {
   return value == std::floor(value) && std::abs(value) < 0x1p63;
 }
 
@@ -52,8 +52,7 @@ void update(const Tensor& x, const Tensor& y, Kernel kernel) {
 }  // namespace
 
 Tensor fill_(const Tensor& x, double value) {
-  CHARGRAD_CHECK(x.dtype() != kInt64 || fits_int64(value), "fill_: ", value,
-                 " does not fit into int64");
+  check_fits("fill_", value, x.dtype());
   begin_in_place("fill_", x);
   const auto space = space_of(x);
   visit_all(x.dtype(),
@@ -81,7 +80,7 @@ Tensor add_(const Tensor& x, const Tensor& y, double alpha) {
   check_source("add_", y);
   check_broadcasts_to("add_", x, y);
   CHARGRAD_CHECK(x.dtype() != kBool &&
-                     (is_floating(x.dtype()) || (!is_floating(y.dtype()) && fits_int64(alpha))),
+                     (is_floating(x.dtype()) || (!is_floating(y.dtype()) && is_int64(alpha))),
                  "add_: ", alpha, " times a ", dtype_name(y.dtype()), " cannot be added to a ",
                  dtype_name(x.dtype()), " in place");
   const NoGradGuard no_grad;
@@ -93,7 +92,7 @@ Tensor add_(const Tensor& x, const Tensor& y, double alpha) {
 }
 
 Tensor mul_(const Tensor& x, double value) {
-  CHARGRAD_CHECK(x.dtype() != kBool && (is_floating(x.dtype()) || fits_int64(value)), "mul_: a ",
+  CHARGRAD_CHECK(x.dtype() != kBool && (is_floating(x.dtype()) || is_int64(value)), "mul_: a ",
                  dtype_name(x.dtype()), " cannot be multiplied by ", value, " in place");
   begin_in_place("mul_", x);
   const NoGradGuard no_grad;

@@ -1,6 +1,4 @@
 // Choosing by a bool tensor: where, masked_fill.
-#include <cmath>
-
 #include "engine/kernels/elementwise.h"
 #include "engine/ops.h"
 #include "engine/ops/space.h"
@@ -46,8 +44,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   CHARGRAD_CHECK(broadcast_shapes("masked_fill", x.shape(), mask.shape()) == x.shape(),
                  "masked_fill: the mask must broadcast to the input, got mask ", mask.shape(),
                  " and input ", x.shape());
-  CHARGRAD_CHECK(x.dtype() != kInt64 || value == std::floor(value), "masked_fill: ", value,
-                 " does not fit into int64");
+  check_fits("masked_fill", value, x.dtype());
   Tensor y = choose(x.shape(), mask, full({}, value, x.dtype()), x);
   return record("masked_fill", y, {x}, save(mask),
                 [](const Tensor& dy, const Saved& saved) -> Grads {

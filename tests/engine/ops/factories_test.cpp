@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -112,6 +113,17 @@ TEST(Factories, ListedColumnsAndNothing) {
   EXPECT_EQ(tensor({{}, {}}).shape(), (Shape{2, 0}));
 }
 
+// Towards zero, from the first number that fits to the last.
+TEST(Factories, IntegersLoseTheFraction) {
+  EXPECT_THAT(values(full({2}, 1.7, kInt64)), Each(1));
+  EXPECT_THAT(values(full_like(zeros({2}, kInt64), -1.7)), Each(-1));
+  EXPECT_EQ(scalar(-0.5, kInt64).item(), 0);
+  EXPECT_THAT(values(tensor({1.7, -1.7}, kInt64)), ElementsAre(1, -1));
+  EXPECT_THAT(values(tensor({{1.7}, {-1.7}}, kInt64)), ElementsAre(1, -1));
+  EXPECT_THAT(values(from_vector(std::vector<float>{2.5f}, {1}, kInt64)), ElementsAre(2));
+  EXPECT_EQ(scalar(-0x1p63, kInt64).item<int64_t>(), std::numeric_limits<int64_t>::min());
+}
+
 TEST(Factories, FromVectorTakesEveryType) {
   EXPECT_THAT(values(from_vector(std::vector<float>{1.5f, 2}, {2, 1})), ElementsAre(1.5, 2));
   EXPECT_EQ(from_vector(std::vector<double>{1}, {}).dtype(), kFloat64);
@@ -145,6 +157,16 @@ TEST(Factories, BadArgumentsAreRefused) {
   expect_error([] { zeros({2, -3}); }, "shape: sizes must not be negative, got [2, -3]");
   expect_error([] { empty({int64_t{1} << 62}); }, "shape: too many bytes in [4611686018427387904]");
   expect_error([] { full({1}, 1e30, kInt64); }, "full: 1e+30 does not fit into int64");
+  expect_error([] { full({1}, 0x1p63, kInt64); },
+               "full: 9.223372036854776e+18 does not fit into int64");
+  expect_error([] { full({1}, NAN, kInt64); }, "full: nan does not fit into int64");
+  expect_error([=] { full_like(zeros({1}, kInt64), -infinity); },
+               "full_like: -inf does not fit into int64");
+  expect_error([] { scalar(NAN, kInt64); }, "scalar: nan does not fit into int64");
+  expect_error([] { tensor({1, NAN}, kInt64); }, "tensor: nan does not fit into int64");
+  expect_error([=] { tensor({{1}, {infinity}}, kInt64); }, "tensor: inf does not fit into int64");
+  expect_error([] { from_vector(std::vector<float>{1e30f}, {1}, kInt64); },
+               "from_vector: 1.0000000150474662e+30 does not fit into int64");
   expect_error([] { arange(0, 5, -1); },
                "arange: end must lie on step's side of start, got start 0, end 5, step -1");
   expect_error([] { arange(0, 5, 0); },

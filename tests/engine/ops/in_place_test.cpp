@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/ops.h"
 #include "tests/engine/ops/op_testing.h"
 
@@ -18,6 +20,11 @@ TEST(InPlace, FillZeroAndViews) {
     zero_(select(x, 1, 0));
     EXPECT_THAT(values(x), ElementsAre(0, 1, 1, 0, 1, 1));
   }
+}
+
+TEST(InPlace, FillOfIntegersLosesTheFraction) {
+  EXPECT_THAT(values(fill_(zeros({2}, kInt64), 1.7)), Each(1));
+  EXPECT_THAT(values(fill_(zeros({2}, kInt64), -1.7)), Each(-1));
 }
 
 TEST(InPlace, CopyBroadcastsAndConverts) {
@@ -115,7 +122,9 @@ TEST(InPlace, Errors) {
              "[2, 3]"));
   EXPECT_THAT([&] { add_(x, ones({2})); },
               throws("add_: sizes must be equal or 1 to broadcast, got shapes [2, 3] and [2]"));
-  EXPECT_THAT([&] { fill_(ones({1}, kInt64), 0.5); }, throws("fill_: 0.5 does not fit into int64"));
+  EXPECT_THAT([&] { fill_(ones({1}, kInt64), NAN); }, throws("fill_: nan does not fit into int64"));
+  EXPECT_THAT([&] { fill_(ones({1}, kInt64), 1e30); },
+              throws("fill_: 1e+30 does not fit into int64"));
   EXPECT_THAT([&] { add_(ones({1}, kInt64), ones({1})); },
               throws("add_: 1 times a float32 cannot be added to a int64 in place"));
   EXPECT_THAT([&] { add_(ones({1}, kInt64), ones({1}, kInt64), 0.5); },

@@ -69,6 +69,11 @@ TEST(MaskedFill, EveryDtype) {
   }
 }
 
+TEST(MaskedFill, IntegersLoseTheFraction) {
+  const Tensor y = masked_fill(ones({2}, kInt64), tensor({0, 1}, kBool), -2.5);
+  EXPECT_THAT(values(y), ElementsAre(1, -2));
+}
+
 TEST(Where, Errors) {
   const Tensor x = ones({2, 3});
   EXPECT_THAT([&] { where(x, x, x); }, throws("where: condition must be bool, got float32"));
@@ -81,8 +86,8 @@ TEST(Where, Errors) {
       },
       throws("masked_fill: the mask must broadcast to the input, got mask [4, 2, 3] and "
              "input [2, 3]"));
-  EXPECT_THAT([&] { masked_fill(ones({2}, kInt64), ones({2}, kBool), 0.5); },
-              throws("masked_fill: 0.5 does not fit into int64"));
+  EXPECT_THAT([&] { masked_fill(ones({2}, kInt64), ones({2}, kBool), -kInf); },
+              throws("masked_fill: -inf does not fit into int64"));
 }
 
 }  // namespace
