@@ -117,6 +117,7 @@ Tensor add(const Tensor& a, double b);
 Tensor sub(const Tensor& a, double b);
 Tensor mul(const Tensor& a, double b);
 Tensor div(const Tensor& a, double b);
+Tensor sub(double a, const Tensor& b);
 
 // -x. dx = -dy. As torch.neg.
 Tensor neg(const Tensor& x);
@@ -398,7 +399,7 @@ inline Tensor operator*(double a, const Tensor& b) {
   return mul(b, a);
 }
 inline Tensor operator-(double a, const Tensor& b) {
-  return add(neg(b), a);
+  return sub(a, b);
 }
 inline Tensor operator-(const Tensor& a) {
   return neg(a);

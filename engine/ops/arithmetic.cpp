@@ -232,6 +232,9 @@ Tensor mul(const Tensor& a, double b) {
 Tensor div(const Tensor& a, double b) {
   return div(a, number_beside(a, b));
 }
+Tensor sub(double a, const Tensor& b) {
+  return sub(number_beside(b, a), b);
+}
 
 Tensor neg(const Tensor& x) {
   CHARGRAD_CHECK(x.dtype() != kBool, "neg: a bool tensor has no negative");

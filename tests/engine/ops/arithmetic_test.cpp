@@ -71,6 +71,16 @@ TEST(Arithmetic, NumbersKeepAFloatingDtype) {
   EXPECT_EQ(count.item(), 1.5);
 }
 
+// 1 - mask; and a gradient, which only b has: db = -dy.
+TEST(Arithmetic, ANumberMinusATensor) {
+  const Tensor inverse = 1 - tensor({1, 0}, kBool);
+  EXPECT_EQ(inverse.dtype(), kFloat32);
+  EXPECT_THAT(values(inverse), ElementsAre(0, 1));
+  EXPECT_THAT(values(5 - tensor({7, 2}, kInt64)), ElementsAre(-2, 3));
+  const auto f = [](const Tensor& x) { return 5 - x; };
+  EXPECT_THAT(values(gradient(f, tensor({1, 2}), tensor({1, 10}))), ElementsAre(-1, -10));
+}
+
 TEST(Arithmetic, NanAndInfinity) {
   const Tensor x = tensor({kNaN, 1, 0}), y = tensor({1, kNaN, 0});
   EXPECT_TRUE(std::isnan(maximum(x, y).item({0})));
