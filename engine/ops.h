@@ -126,7 +126,7 @@ Tensor neg(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 
 // e^x, natural logarithm, square root. dx = dy * y; dy / x; dy / (2 y). exp and sqrt save y, log
-// saves x. As torch.exp, log, sqrt.
+// saves x. Of integers and bools in float32. As torch.exp, log, sqrt.
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor sqrt(const Tensor& x);
@@ -135,7 +135,8 @@ Tensor sqrt(const Tensor& x);
 Tensor abs(const Tensor& x);
 
 // Hyperbolic tangent; 1 / (1 + e^-x); max(x, 0). dx = dy * (1 - y^2); dy * y * (1 - y);
-// dy where y > 0. Each saves y. As torch.tanh, sigmoid, relu.
+// dy where y > 0. Each saves y. tanh and sigmoid of integers and bools in float32; relu of int64 is
+// int64. As torch.tanh, sigmoid, relu.
 Tensor tanh(const Tensor& x);
 Tensor sigmoid(const Tensor& x);
 Tensor relu(const Tensor& x);
@@ -294,7 +295,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 // Matrix product. (n) x (n) -> []; (m, k) x (k, n) -> (m, n); a vector counts as a row on the
 // left, a column on the right; dims in front are batch dims and broadcast.
 //   da = dy b^T, db = a^T dy, summed over broadcast batch dims; saves a and b.
-//   As torch.matmul. Under autocast the operands are rounded to bfloat16, the result too.
+//   As torch.matmul, for floating tensors only. Under autocast the operands are rounded to
+//   bfloat16, the result too.
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 // y = x W^T + b. x (..., in), weight (out, in), bias (out) or undefined -> (..., out).

@@ -10,7 +10,10 @@ namespace {
 // y = f(x). The derivative is written in the output y where that is possible (exp: y;
 // sqrt: 1 / (2 y); tanh: 1 - y^2; sigmoid: y (1 - y); relu: [y > 0]), else in x (log: 1 / x).
 Tensor unary(const char* op, kernels::Unary f, const Tensor& x) {
-  check_floating(op, x);
+  CHARGRAD_CHECK(x.defined(), op, ": input is undefined");
+  if (!is_floating(x.dtype())) {
+    return unary(op, f, to(x, kFloat32));
+  }
   if (x.dtype() == kBFloat16) {
     return via_float32(x, [op, f](const Tensor& wide) { return unary(op, f, wide); });
   }
@@ -54,6 +57,10 @@ Tensor sigmoid(const Tensor& x) {
 }
 
 Tensor relu(const Tensor& x) {
+  if (x.defined() && x.dtype() == kInt64) {
+    return maximum(x, zeros({}, kInt64));
+  }
+  check_floating("relu", x);
   return unary("relu", kernels::Unary::kRelu, x);
 }
 
