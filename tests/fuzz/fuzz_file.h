@@ -43,7 +43,7 @@ inline void require(bool condition) {
 }
 
 // Runs f. Errors of these two types are what a bad input is to get, with one line of text; any
-// other, std::bad_alloc too, ends the fuzzing as a finding.
+// other, and every lack of memory, ends the fuzzing as a finding.
 template <class F>
 void expect_value_or_error(const F& f) {
   constexpr size_t kLongest = 2000;
@@ -57,6 +57,7 @@ void expect_value_or_error(const F& f) {
   }
   require(!message.empty() && message.size() < kLongest);
   require(message.find('\n') == std::string::npos);
+  require(message.find("out of memory") == std::string::npos);
 }
 
 }  // namespace chargrad::fuzz

@@ -13,6 +13,7 @@
 #include "engine/ops.h"
 #include "models/generate.h"
 #include "tests/error_text.h"
+#include "tests/sanitized.h"
 #include "tests/temp_folder.h"
 #include "train/json_file.h"
 #include "train/run_settings.h"
@@ -26,18 +27,6 @@ namespace fs = std::filesystem;
 
 using testing::HasSubstr;
 using testing::StartsWith;
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 // Thorough: every value of every byte. Else a few values of each, and under sanitizers of some.
 bool is_thorough() {
