@@ -61,19 +61,31 @@ const std::vector<std::string> kOthers{"settings.json",  "metrics.jsonl", "setti
                                        "last.tmp",       "best.tmp",      "trace.json",
                                        "trace.json.tmp", kPending};
 
+[[noreturn]] void fail_reading(const fs::path& path, const std::error_code& error) {
+  throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
+}
+
+// Names of what is in the folder.
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    fail_reading(folder, error);
+  }
+  return names;
+}
+
 // Names of the checkpoints in the folder, oldest first.
 std::vector<std::string> checkpoints(const fs::path& path) {
   std::vector<std::pair<CheckpointName, std::string>> found;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : names_in(path)) {
     if (const auto parsed = parse_checkpoint_name(name)) {
       found.emplace_back(*parsed, name);
     }
-  }
-  if (error) {
-    throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> names(found.size());
@@ -121,15 +133,19 @@ bool is_a_runs(const fs::path& path) {
   static const std::set<std::string> parts{"model.safetensors", "config.json", "vocab.json",
                                            "trainer.safetensors", "trainer.json"};
   const std::string name = path.filename().string();
-  const fs::file_status status = fs::symlink_status(path);
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (error) {
+    fail_reading(path, error);
+  }
   if (links.count(name) != 0) {
     return fs::is_symlink(status);
   }
   if (name == kPending || parse_checkpoint_name(name)) {
-    return fs::is_directory(status) &&
-           std::all_of(fs::directory_iterator(path), {}, [](const fs::directory_entry& entry) {
-             return parts.count(entry.path().filename().string()) != 0;
-           });
+    const std::vector<std::string> held =
+        fs::is_directory(status) ? names_in(path) : std::vector<std::string>{name};
+    return std::all_of(held.begin(), held.end(),
+                       [](const std::string& part) { return parts.count(part) != 0; });
   }
   if (!fs::is_regular_file(status)) {
     return false;
