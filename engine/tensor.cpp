@@ -118,12 +118,12 @@ void* Tensor::raw_data() const {
 template <class S>
 S Tensor::item() const {
   CHARGRAD_CHECK(numel() == 1, "item: one element is required, got shape ", shape());
-  return visit_all(dtype(), [this]<class T>() { return static_cast<S>(*data<T>()); });
+  return visit_all(dtype(), [this]<class T>() { return static_cast<S>(*this->data<T>()); });
 }
-template float Tensor::item() const;
-template double Tensor::item() const;
-template int64_t Tensor::item() const;
-template bool Tensor::item() const;
+template float Tensor::item<float>() const;
+template double Tensor::item<double>() const;
+template int64_t Tensor::item<int64_t>() const;
+template bool Tensor::item<bool>() const;
 
 double Tensor::item(const std::vector<int64_t>& index) const {
   CHARGRAD_CHECK(index.size() == shape().size(), "item: the index ", index,
