@@ -55,9 +55,7 @@ class Endurance(Programs):
         return p
 
     def wait(self, condition):
-        deadline = time.time() + 60
         while not condition():
-            self.assertLess(time.time(), deadline)
             time.sleep(0.02)
 
     def told(self, p, text):
@@ -77,7 +75,7 @@ class Endurance(Programs):
         self.run_folder.mkdir()
         self.wait(lambda: (self.run_folder / "last").exists())
         p.terminate()
-        self.assertEqual(p.wait(60), 143)
+        self.assertEqual(p.wait(), 143)
         self.assertTrue((self.run_folder / "settings.json").exists())
         self.resumes()
 
@@ -88,7 +86,7 @@ class Endurance(Programs):
         shutil.rmtree(aside)
         self.told(p, "No such file or directory")
         p.terminate()
-        self.assertEqual(p.wait(60), 1)
+        self.assertEqual(p.wait(), 1)
         self.assertIn("the last checkpoint could not be saved", p.stderr.read())
 
     def test_a_folder_that_becomes_read_only(self):
@@ -100,7 +98,7 @@ class Endurance(Programs):
         self.run_folder.chmod(0o700)
         self.wait(lambda: os.readlink(self.run_folder / "last") != last)
         p.terminate()
-        self.assertEqual(p.wait(60), 143)
+        self.assertEqual(p.wait(), 143)
         self.resumes()
 
     def test_a_limit_on_the_size_of_files(self):

@@ -87,14 +87,14 @@ class Scenario:
 
     def train(self, run, args, **environment):
         command = [self.programs / "train", f"--out_dir={run}", *args]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, env={
+        return subprocess.run(command, capture_output=True, text=True, env={
             **os.environ, "LD_PRELOAD": str(self.preloaded),
             "FAULT_FOLDER": str(run), "FAULT_WITHOUT": self.without, **environment})
 
     def sample(self, run):
         command = [self.programs / "sample", f"--out_dir={run}", "--num_samples=1", "--threads=1",
                    "--max_new_tokens=2"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True)
 
     def result(self, run):
         """All that a run leaves and that must not depend on what happened on the way."""
