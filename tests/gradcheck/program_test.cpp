@@ -1,4 +1,5 @@
 // The gradcheck program as a user calls it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -194,7 +195,7 @@ TEST_F(GradcheckProgram, WhatDoesNotGoTogether) {
                                                         {"seed=-1", "[0, 4294967295]"},
                                                         {"seed=4294967296", "[0, 4294967295]"}}) {
     EXPECT_EQ(error("--scaling --" + flag),
-              "gradcheck: --" + flag + " is not a whole number in " + range + "\n");
+              fmt::format("gradcheck: --{} is not a whole number in {}\n", flag, range));
   }
 }
 
