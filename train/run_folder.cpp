@@ -152,6 +152,7 @@ bool is_a_runs(const fs::path& path) {
   }
   return name == "settings.json"   ? begins_with(path, "{\n  \"version\":")
          : name == "metrics.jsonl" ? begins_with(path, "{\"kind\":")
+         : name == "trace.json"    ? begins_with(path, "{\"displayTimeUnit\":")
                                    : true;
 }
 

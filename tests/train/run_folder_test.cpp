@@ -120,6 +120,7 @@ TEST_F(RunFolderTest, WhatIsNoPartOfARunIsNeverRemoved) {
       {"settings.json", "{\"editor\": true}"},
       {"metrics.jsonl", "{\"step\": 1}\n"},
       {"trace.json/precious", ""},
+      {"trace.json", "[]"},
   };
   for (const auto& [name, text] : files) {
     for (const bool after_a_run : {false, true}) {
