@@ -23,6 +23,7 @@ namespace chargrad::train {
 namespace {
 
 constexpr char kHelpGroup[] = "Help";
+constexpr int kStoppedBySignal = 128;  // and more: an exit status that tells of a signal
 
 // Of "--a-b=c-d", "a_b".
 std::string flag_name(const std::string& word) {
@@ -185,6 +186,14 @@ void print_error(std::string_view line) {
   std::fprintf(stderr, "%s\n", shown(line, line.size() * 4).c_str());
 }
 
+void warn_of_lost_output(std::string_view line) {
+  static bool told = false;
+  if (!told && std::ferror(stdout) != 0) {
+    told = true;
+    print_error(line);
+  }
+}
+
 int run_program(const Program& program, const std::function<int()>& body) {
   take_standard_streams();
   std::string message;
@@ -195,8 +204,10 @@ int run_program(const Program& program, const std::function<int()>& body) {
     if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) {
       return status;
     }
-    message = lost_output(errno);
-    status = std::max(status, 1);
+    if (status < kStoppedBySignal) {  // else what reads the output went by the same Ctrl-C
+      warn_of_lost_output(program.name + ": " + lost_output(errno));
+    }
+    return std::max(status, 1);
   } catch (const UsageError& error) {
     message = error.what();
     status = 2;

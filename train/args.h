@@ -60,9 +60,13 @@ std::string version_text(const Program& program);
 // stop.
 void print_error(std::string_view line);
 
+// Writes the line to stderr if stdout did not take everything, and none was written for that yet.
+void warn_of_lost_output(std::string_view line);
+
 // Runs `body` and returns its exit status. A standard stream that is closed is taken as one that
 // fails, so that no file of the program takes its number. Whatever it throws becomes one line on
-// stderr that opens with the program's name, and the status 2 (UsageError) or 1.
+// stderr that opens with the program's name, and the status 2 (UsageError) or 1; lost output one
+// too, unless a signal ended `body` or warn_of_lost_output has told of it.
 int run_program(const Program& program, const std::function<int()>& body);
 
 }  // namespace chargrad::train

@@ -126,6 +126,15 @@ bool begins_with(const fs::path& file, std::string_view beginning) {
   return bytes == beginning.substr(0, bytes.size());
 }
 
+// Throws where a checkpoint is given for the folder of its run.
+void check_is_no_checkpoint(const fs::path& path) {
+  if (is_there(path / "model.safetensors") && is_there(path / "trainer.json")) {
+    throw std::runtime_error(
+        fmt::format("{} is a checkpoint, not the folder of a run, which would be {}",
+                    shown_path(path), shown_path(fs::weakly_canonical(path).parent_path())));
+  }
+}
+
 // Whether what has a name of a run's is one: a link, a folder of nothing but a checkpoint's files,
 // a file that begins as a run's does. All else of that name is someone else's and stays.
 bool is_a_runs(const fs::path& path) {
@@ -178,7 +187,12 @@ RunFolder::RunFolder(const fs::path& path)
     : path_(path), lock_(std::make_unique<FolderLock>(path)) {}
 
 RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
+  check_is_no_checkpoint(path);
   make_folders(path);
+  std::optional<RunFolder> held;
+  if (is_there(path / FolderLock::kName)) {
+    held = RunFolder(path);  // first: while another run writes here there is nothing to look at
+  }
   std::vector<std::string> names = kLinks;
   const std::vector<std::string> old = checkpoints(path);
   names.insert(names.end(), old.begin(), old.end());
@@ -191,7 +205,7 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
     }
   }
   const std::string sign = first_sign_of_a_run(path);
-  RunFolder folder(path);
+  RunFolder folder = held ? std::move(*held) : RunFolder(path);
   if (!sign.empty() && !overwrite) {
     throw std::runtime_error(
         fmt::format("{} holds a run already ({}); --resume goes on with it, --overwrite replaces "
@@ -219,6 +233,10 @@ RunFolder RunFolder::resume(const fs::path& path) {
   }
   folder.clean();
   return folder;
+}
+
+bool RunFolder::has_checkpoint() const {
+  return is_there(path_ / "last" / "model.safetensors");
 }
 
 void RunFolder::clean() const {
@@ -302,6 +320,7 @@ fs::path find_checkpoint(const fs::path& path, const std::string& name) {
   if (name != "best" && !unlinked.empty()) {
     return path / unlinked.back();
   }
+  check_is_no_checkpoint(path);
   throw std::runtime_error(fmt::format("{} holds no checkpoint: {} is not there", shown_path(path),
                                        fmt::join(names, " or ")));
 }

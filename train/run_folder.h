@@ -16,8 +16,8 @@ class RunFolder {
  public:
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
   // `overwrite`, which removes that run's files and no others; where a name of a run's is taken by
-  // something else; and where the folder cannot be written. A run that came to no checkpoint is no
-  // run.
+  // something else; in a checkpoint; and where the folder cannot be written. A run that came to no
+  // checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite);
   // Opens the folder of a run to go on with, and removes what a crash left behind.
   static RunFolder resume(const std::filesystem::path& path);
@@ -35,6 +35,9 @@ class RunFolder {
   // checkpoint. A run folder that was removed and made anew since is taken and gets the settings.
   void save(int64_t next_iter, bool is_best,
             const std::function<void(const std::filesystem::path&)>& write);
+
+  // Whether `last` leads to a checkpoint: someone may have removed the folder.
+  bool has_checkpoint() const;
 
   // Removes the checkpoints that neither link names, and what a crash or a failure left.
   void clean() const;

@@ -142,6 +142,7 @@ SettingList setting_list(SampleSettings& s) {
   list.text("out_dir", s.out_dir, "DIR", "Run folder that train wrote");
   list.choice("checkpoint", s.checkpoint, {"best", "last"}, "Which of its checkpoints")
       .defaults_to("best, else last");
+  list.choice("init_from", s.init_from, {"resume"}, "Only a run of train");
   list.group("Text");
   list.text("prompt", s.prompt, "TEXT|FILE:PATH", "Beginning of every sample")
       .also_called("start")

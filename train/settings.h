@@ -60,6 +60,7 @@ struct TrainSettings {
 struct SampleSettings {
   std::string out_dir = "out";
   std::string checkpoint;  // best or last; empty: best, or last where there is no best.
+  std::string init_from = "resume";
 
   std::string prompt;  // A text or FILE:PATH.
   int64_t num_samples = 10;

@@ -75,31 +75,18 @@ void tell_of_decay(spdlog::logger& out, const TrainSettings& stored, const Train
   }
 }
 
-// Says once that nobody reads the output any more.
-class OutputWatch {
- public:
-  void look() {
-    if (!told_ && std::ferror(stdout) != 0) {
-      told_ = true;
-      print_error("train: cannot write to the standard output; the training goes on without it");
-    }
-  }
-
- private:
-  bool told_ = false;
-};
-
 TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
+  static constexpr const char* kNobodyReads =
+      "train: cannot write to the standard output; the training goes on without it";
   TrainEvents events;
-  const auto watch = std::make_shared<OutputWatch>();
-  events.on_iter = [out, watch](const IterMetrics& m) {
+  events.on_iter = [out](const IterMetrics& m) {
     out->info(iter_line(m.iter, m.loss, m.ms, m.tokens_per_s));
-    watch->look();
+    warn_of_lost_output(kNobodyReads);
   };
-  events.on_eval = [out, watch](const EvalMetrics& m) {
+  events.on_eval = [out](const EvalMetrics& m) {
     out->info(eval_line(m.iter, m.train_loss, m.val_loss));
     out->flush();
-    watch->look();
+    warn_of_lost_output(kNobodyReads);
   };
   events.on_profile = [out](const std::string& text, const std::filesystem::path& trace) {
     out->info("{}{}", text,
@@ -123,8 +110,8 @@ void print_start(spdlog::logger& out, const TrainSettings& settings, const Text&
   out.info("{} characters, {} symbols, {} for training, {} for validation", text.dataset.size(),
            text.dataset.vocab().size(), text.dataset.size(data::Split::kTrain),
            text.dataset.size(data::Split::kVal));
-  out.info("{} parameters, {} threads, {} kernels", parameters, num_threads(),
-           kernels::tier_name(kernels::active_tier()));
+  out.info("{} parameters, {} {}, {} kernels", parameters, num_threads(),
+           num_threads() == 1 ? "thread" : "threads", kernels::tier_name(kernels::active_tier()));
   out.flush();
 }
 

@@ -135,7 +135,7 @@ StopReason Trainer::run(RunFolder& folder) {
   attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
   finish_profile(output);
-  if (!is_saved()) {
+  if (!is_saved(folder)) {
     throw std::runtime_error("the last checkpoint could not be saved");
   }
   return reason;
@@ -336,8 +336,12 @@ void Trainer::save(Output& output) {
   }
 }
 
+bool Trainer::is_saved(const RunFolder& folder) const {
+  return saved_ == std::pair(state_.next_iter, state_.eval_done) && folder.has_checkpoint();
+}
+
 void Trainer::save_if_changed(Output& output) {
-  if (!is_saved()) {
+  if (!is_saved(output.folder)) {
     save(output);
   }
 }

@@ -91,7 +91,7 @@ class Trainer {
   void finish_profile(Output& output);
   void save(Output& output);
   void save_if_changed(Output& output);
-  bool is_saved() const { return saved_ == std::pair(state_.next_iter, state_.eval_done); }
+  bool is_saved(const RunFolder& folder) const;
   // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it was told
   // since the last checkpoint that was saved.
   bool attempt(const std::function<void()>& f);

@@ -13,6 +13,10 @@
 #include "tests/gradcheck/cases.h"
 #include "tests/op_cases/op_cases.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false ones in <regex> under sanitizers
+#endif
+
 namespace chargrad::tests {
 namespace {
 

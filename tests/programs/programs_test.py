@@ -323,6 +323,7 @@ class Loop(Programs):
         told = p.stderr.read().decode()
         self.assertIn("the training goes on without it", told)
         self.assertRegex(told, r"stopped before iteration \d+; go on with: train --out_dir=\S+ --resume")
+        self.assertEqual(told.count("\n"), 2, told)
 
     def test_killed_runs_go_on(self):
         straight = self.train(self.file, "--max_iters=3000", "--dropout=0.1", "--eval_interval=7",
@@ -392,6 +393,17 @@ class Output(Programs):
                 r = subprocess.run([BIN / program, "--help"], stdout=full, stderr=subprocess.PIPE)
             self.assertEqual(r.returncode, 1, program)
             self.assertIn(b"cannot write to the standard output", r.stderr)
+
+    def test_lost_output_is_told_once(self):
+        text = self.text("the quick brown fox " * 60)
+        with open("/dev/full", "wb") as full:
+            r = subprocess.run([BIN / "train", f"--data={text}", f"--out_dir={self.dir}/run", *TINY],
+                               stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.stderr, b"train: cannot write to the standard output; the training goes "
+                                   b"on without it\n")
+        self.assertEqual(self.sample(self.dir / "run", "--init_from=resume"),
+                         self.sample(self.dir / "run"))
 
     def test_an_error_that_cannot_be_told_is_still_an_error(self):
         run = self.train(self.text("the quick brown fox " * 60))

@@ -227,6 +227,32 @@ TEST_F(RunFolderTest, SaysWhatIsWrongWithTheFolder) {
             dir.path() + " holds no checkpoint: best or last is not there");
 }
 
+TEST_F(RunFolderTest, ACheckpointIsNotTakenForTheRun) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.save(0, true, [](const fs::path& path) {
+    write_file(path / "model.safetensors", "a");
+    write_file(path / "trainer.json", "{}");
+  });
+  const fs::path best = run() / "best";
+  const std::string refused = best.string() +
+                              " is a checkpoint, not the folder of a run, which "
+                              "would be " +
+                              fs::canonical(run()).string();
+  EXPECT_EQ(error_text<std::runtime_error>([&] { RunFolder::start(best, true); }), refused);
+  EXPECT_EQ(error_text<std::runtime_error>([&] { RunFolder::resume(best); }), refused);
+  EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(best, ""); }), refused);
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000000", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, KnowsWhetherItsCheckpointIsStillThere) {
+  RunFolder folder = RunFolder::start(run(), false);
+  EXPECT_FALSE(folder.has_checkpoint());
+  save(folder, 0, true, "a");
+  EXPECT_TRUE(folder.has_checkpoint());
+  fs::remove_all(run());
+  EXPECT_FALSE(folder.has_checkpoint());
+}
+
 TEST(Files, ReaderTellsWhereAFileEnds) {
   const TempFolder dir;
   const FileReader reader(dir.write("x", "abcdef"));
