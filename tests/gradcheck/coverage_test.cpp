@@ -1,5 +1,9 @@
 // Nothing that can be differentiated goes unchecked: the menu of ops and the headers of the modules
 // are read, and whatever they declare must have a case.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false ones in <regex> under sanitizers
+#endif
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,10 +16,6 @@
 
 #include "tests/gradcheck/cases.h"
 #include "tests/op_cases/op_cases.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // false ones in <regex> under sanitizers
-#endif
 
 namespace chargrad::tests {
 namespace {
