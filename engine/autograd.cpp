@@ -55,6 +55,9 @@ void check_forward(const char* op, const Tensor& y, const std::vector<Tensor>& i
 }  // namespace
 
 Saved::Saved(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
+  if (!grad_mode) {
+    return;  // record will not keep it
+  }
   versions_.reserve(tensors_.size());
   for (Tensor& x : tensors_) {
     if (x.defined()) {
@@ -108,13 +111,16 @@ Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved
   if (anomaly_mode) {
     check_forward(op, y, inputs);
   }
+  if (!grad_mode) {
+    return y;
+  }
   std::vector<bool> needs_grad;
   bool any = false;
   for (const Tensor& x : inputs) {
     needs_grad.push_back(x.defined() && x.requires_grad());
     any = any || needs_grad.back();
   }
-  if (!grad_mode || !any) {
+  if (!any) {
     return y;
   }
   CHARGRAD_DCHECK(y.is_leaf() && !y.requires_grad(), "record: the output of '", op,

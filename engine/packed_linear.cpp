@@ -1,5 +1,7 @@
 #include "engine/packed_linear.h"
 
+#include <algorithm>
+
 #include "engine/ops.h"
 #include "engine/ops/product.h"
 #include "engine/ops_common.h"
@@ -51,18 +53,19 @@ Tensor PackedLinear::operator()(const Tensor& x) const {
   }
   Shape shape = x.shape();
   shape.back() = out_;
-  const Tensor rows = x.detach().to(dtype_).reshape({-1, in_});
-  const Tensor y = empty({rows.size(0), out_}, dtype_);
+  const Tensor rows = x.to(dtype_).contiguous();
+  const int64_t row_count = numel_of(shape) / std::max<int64_t>(out_, 1);
+  Tensor y = empty(shape, dtype_);
   const auto multiply = [&]<class S>(const kernels::PackedMatrix<S>& weight) {
-    weight.multiply(rows.size(0), {rows.data<S>(), rows.stride(0), rows.stride(1)}, y.data<S>(),
-                    out_, bias_.defined() ? bias_.data<kernels::BiasOf<S>>() : nullptr);
+    weight.multiply(row_count, {rows.data<S>(), in_, 1}, y.data<S>(), out_,
+                    bias_.defined() ? bias_.data<kernels::BiasOf<S>>() : nullptr);
   };
   if (dtype_ == kFloat32) {
     multiply(std::get<kernels::PackedMatrix<float>>(packed_));
   } else {
     multiply(std::get<kernels::PackedMatrix<bfloat16>>(packed_));
   }
-  return y.reshape(shape);
+  return y;
 }
 
 }  // namespace chargrad

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/key_value_cache.h"
 #include "engine/ops.h"
 #include "engine/packed_linear.h"
 #include "models/decoder.h"
@@ -16,7 +17,7 @@ namespace {
 
 // x (B, T, C) -> its last row (B, 1, C).
 Tensor last_row(const Tensor& x) {
-  return narrow(x, 1, x.size(1) - 1, 1);
+  return x.size(1) == 1 ? x : narrow(x, 1, x.size(1) - 1, 1);
 }
 
 PackedLinear packed(const nn::Linear& layer) {
@@ -31,14 +32,15 @@ PackedLinear packed(const nn::Linear& layer, int64_t start, int64_t length) {
 
 // A block and its weights. Only the last one has its queries apart.
 struct Layer {
-  Layer(const Block& the_block, bool is_last, int64_t C)
+  Layer(const Block& the_block, bool is_last, int64_t batch, const GPTConfig& config)
       : block(the_block),
-        queries(is_last ? packed(block.attn.c_attn, 0, C) : packed(block.attn.c_attn)),
+        queries(is_last ? packed(block.attn.c_attn, 0, config.n_embd) : packed(block.attn.c_attn)),
         c_proj(packed(block.attn.c_proj)),
         c_fc(packed(block.mlp.c_fc)),
-        mlp_c_proj(packed(block.mlp.c_proj)) {
+        mlp_c_proj(packed(block.mlp.c_proj)),
+        cache(batch, config.n_head, config.block_size) {
     if (is_last) {
-      keys_values.emplace(packed(block.attn.c_attn, C, 2 * C));
+      keys_values.emplace(packed(block.attn.c_attn, config.n_embd, 2 * config.n_embd));
     }
   }
 
@@ -46,23 +48,20 @@ struct Layer {
   PackedLinear queries;  // and keys and values, unless they are apart
   std::optional<PackedLinear> keys_values;
   PackedLinear c_proj, c_fc, mlp_c_proj;
-  Tensor keys, values;  // (B, H, block_size, D), of which the positions seen are filled
+  KeyValueCache cache;
 };
 
 class GPTDecoder : public Decoder {
  public:
   GPTDecoder(const GPT& model, int64_t batch)
-      : Decoder(batch, model.block_size()),
-        model_(model),
-        batch_(batch),
-        lm_head_(packed(model.lm_head)) {
+      : Decoder(batch, model.block_size()), model_(model), lm_head_(packed(model.lm_head)) {
     for (const Tensor& parameter : model.parameters()) {
       versions_.emplace_back(parameter, parameter.version());
     }
     const size_t count = model.transformer.h.size();
     layers_.reserve(count);
     for (size_t i = 0; i < count; ++i) {
-      layers_.emplace_back(model.transformer.h[i], i + 1 == count, model.config().n_embd);
+      layers_.emplace_back(model.transformer.h[i], i + 1 == count, batch, model.config());
     }
   }
 
@@ -107,7 +106,7 @@ class GPTDecoder : public Decoder {
       return attend_last(layer, narrow(qkv, 2, 0, C), kv, first);
     }
     if (h.size(1) < model_.block_size()) {  // a full block is of no use to the next id
-      keep(layer, kv, first);
+      layer.cache.keep(kv, first);
     }
     AttentionOptions options;
     options.is_causal = true;
@@ -115,46 +114,12 @@ class GPTDecoder : public Decoder {
   }
 
   // One row of queries q (B, 1, C), which sees all before it and kv (B, t, 2 C) -> (B, 1, C).
-  Tensor attend_last(Layer& layer, const Tensor& q, const Tensor& kv, int64_t first) const {
-    const Shape& shape = q.shape();
-    const int64_t seen = first + kv.size(1);
-    Heads all = heads_of(kv);
-    if (first > 0 || seen < model_.block_size()) {
-      keep(layer, kv, first);
-      all = {narrow(layer.keys, 2, 0, seen), narrow(layer.values, 2, 0, seen)};
-    }
-    const Tensor y = scaled_dot_product_attention(heads(q), all.k, all.v);  // (B, H, 1, D)
-    return reshape(y.transpose(1, 2), shape);
-  }
-
-  struct Heads {
-    Tensor k, v;
-  };
-  // x (B, t, C) -> (B, H, t, D).
-  Tensor heads(const Tensor& x) const {
-    return view(x, {batch_, x.size(1), model_.config().n_head, -1}).transpose(1, 2);
-  }
-  // kv (B, t, 2 C) -> keys and values, (B, H, t, D) each.
-  Heads heads_of(const Tensor& kv) const {
-    const std::vector<Tensor> halves = chunk(kv, 2, 2);
-    return {heads(halves[0]), heads(halves[1])};
-  }
-
-  // Writes the keys and values kv (B, t, 2 C) of the positions from `first` into the cache.
-  void keep(Layer& layer, const Tensor& kv, int64_t first) const {
-    const Heads fresh = heads_of(kv);
-    if (!layer.keys.defined()) {
-      const int64_t H = fresh.k.size(1), D = fresh.k.size(3), block_size = model_.block_size();
-      // In memory (B, H, D, block_size), as the product with a query reads them.
-      layer.keys = empty({batch_, H, D, block_size}, kv.dtype()).transpose(2, 3);
-      layer.values = empty({batch_, H, block_size, D}, kv.dtype());
-    }
-    copy_(narrow(layer.keys, 2, first, kv.size(1)), fresh.k);
-    copy_(narrow(layer.values, 2, first, kv.size(1)), fresh.v);
+  static Tensor attend_last(Layer& layer, const Tensor& q, const Tensor& kv, int64_t first) {
+    layer.cache.keep(kv, first);
+    return layer.cache.attend(q);
   }
 
   const GPT& model_;
-  int64_t batch_;
   PackedLinear lm_head_;
   std::vector<std::pair<Tensor, uint64_t>> versions_;
   std::vector<Layer> layers_;

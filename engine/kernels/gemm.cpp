@@ -12,9 +12,11 @@ namespace chargrad::kernels {
 
 namespace {
 
-// Products (M N K) below which waking a thread costs more than it brings; reading a B of one row
-// counts as four rows of work.
+// Products (M N K) and bytes of B up to which handing work to a thread costs more than it brings:
+// for one row, 256 kB of B out of the caches take 3 us, and half of it elsewhere as long where the
+// threads' processors share no cache.
 constexpr int64_t kParallelWork = int64_t{1} << 17;
+constexpr int64_t kParallelBytes = int64_t{1} << 18;
 
 template <class S, class C>
 void fill_rows(const Product<S, C>& p) {
@@ -36,7 +38,8 @@ void multiply(const Product<S, C>& p, Run run) {
     fill_rows(p);
     return;
   }
-  if (std::max<int64_t>(p.M, 4) * p.N * p.K < kParallelWork) {
+  const int64_t bytes = p.N * p.K * static_cast<int64_t>(sizeof(S));
+  if (p.M * p.N * p.K < kParallelWork && bytes <= kParallelBytes) {
     run = Run::kSerial;
   }
   if constexpr (!std::is_same_v<S, double>) {

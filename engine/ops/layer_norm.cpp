@@ -20,10 +20,11 @@ void check_parameter(const char* name, const Tensor& parameter, const Tensor& x)
 
 // A parameter as the kernels want it beside x: contiguous, float32 beside bfloat16.
 Tensor parameter_beside(const Tensor& x, const Tensor& parameter) {
-  if (!parameter.defined()) {
+  const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  if (!parameter.defined() || (parameter.dtype() == wide && parameter.is_contiguous())) {
     return parameter;
   }
-  return parameter.detach().to(x.dtype() == kFloat64 ? kFloat64 : kFloat32).contiguous();
+  return parameter.detach().to(wide).contiguous();
 }
 
 }  // namespace
