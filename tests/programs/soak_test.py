@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from programs_test import KEEP_NOTHING  # noqa: E402
+
 WARM_UP = 1000  # steps after which nothing may grow
 GROWTH = 2048  # kB that memory may
 EVERY = 250  # steps between evaluations, each with a checkpoint
@@ -73,7 +76,7 @@ def main():
         process = subprocess.Popen(
             [programs / "train", f"--data={text}", f"--out_dir={run}", "--preset=tiny",
              f"--max_iters={steps}", f"--eval_interval={EVERY}", "--eval_iters=2",
-             "--log_interval=10", "--threads=1"], stdout=subprocess.DEVNULL)
+             "--log_interval=10", "--threads=1"], stdout=subprocess.DEVNULL, env=KEEP_NOTHING)
         first, peak, looks = watch(process, run / "metrics.jsonl")
         lines = check_metrics(run / "metrics.jsonl", steps)
         print(f"{steps} steps, {steps // EVERY + 1} evaluations with checkpoints: memory after "
