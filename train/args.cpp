@@ -13,7 +13,6 @@
 #include <cstring>
 #include <cxxopts.hpp>
 #include <exception>
-#include <memory>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -91,12 +90,15 @@ cxxopts::Options options_of(const Program& program, const SettingList& settings)
   cxxopts::Options options(program.name, program.purpose + "\n");
   options.set_width(kHelpWidth).custom_help(program.usage);
   for (const Setting& setting : settings) {
-    std::shared_ptr<cxxopts::Value> value = cxxopts::value<std::string>();
-    if (setting.value_is_optional()) {
-      value->implicit_value(setting.is_switch ? "true" : "");
+    std::string placeholder = setting.placeholder;
+    if (setting.is_switch) {
+      placeholder.clear();
+    } else if (setting.value_is_optional()) {
+      placeholder = "[=" + placeholder + "]";
     }
-    options.add_option(setting.group, "", setting.name, description_of(setting), value,
-                       setting.placeholder);
+    options.add_option(setting.group, "", setting.name, description_of(setting),
+                       setting.is_switch ? cxxopts::value<bool>() : cxxopts::value<std::string>(),
+                       placeholder);
   }
   options.add_options(kHelpGroup)("h,help", "Print this and stop")("version", "Print it and stop");
   return options;
