@@ -12,6 +12,10 @@
 // What lost: packing A in tiles of 6 rows instead of plain rows of kChunkRows (87 against 98 in
 // weight gradients), packing panel by panel instead of in one stream over memory (9 GB/s against
 // 12), prefetching the next part's operands during a part (no difference).
+// 2026-11-30, the same machine, two threads: weight gradients of 768 rows read both operands in
+// place, 218-225 GF/s; packed, they came to 130-194, because what one thread packs and the other
+// reads goes from cache to cache, and back to be written anew. For 16384 rows, where packing also
+// makes one stream of the reading of memory, in place is up to 7 % slower.
 #include <algorithm>
 
 #include "engine/kernels/gemm_product.h"
@@ -38,6 +42,13 @@ constexpr int64_t kPackedDepth = 512;
 static_assert(kPackedDepth % kStretchK == 0);
 // Rows of k that one chunk packs.
 constexpr int64_t kPackChunk = 32;
+// Rows of the register tile.
+constexpr int64_t kTileRows = 6;
+// What is read where it lies: a K up to so long, a B for up to so many rows of C, rows of k up to
+// so far apart that they do not crowd the sets of the second cache.
+constexpr int64_t kInPlaceRows = 768;
+constexpr int64_t kInPlaceDepth = 1024;
+constexpr int64_t kInPlaceStride = 1536;
 
 // How the sums over [k, ...) begin. A long K is cut at fixed places; each stretch has its own
 // chain.
@@ -166,7 +177,7 @@ struct Packed {
   int64_t k0;
   int64_t k1;
   const float* a;  // Null where A is read in place.
-  const float* b;
+  const float* b;  // Null where B is.
 };
 
 // Rows [i, i + rows) and panels [first, last) of C, over the part of K that is packed.
@@ -183,8 +194,13 @@ void multiply_block(const TileKernels& t, const Product<float>& whole, const Pac
       const int64_t j = panel * t.panel_columns;
       const int64_t columns = std::min(t.panel_columns, whole.N - j);
       PanelArgs args = panel_args(whole.part(i, rows, j, columns), k, end - k);
-      args.ldb = round_up(columns, t.lanes);
-      args.b = packed.b + j * depth + (k - packed.k0) * args.ldb;
+      if (packed.b == nullptr) {
+        args.ldb = whole.b.row_stride;
+        args.b = whole.b.data + k * args.ldb + j;
+      } else {
+        args.ldb = round_up(columns, t.lanes);
+        args.b = packed.b + j * depth + (k - packed.k0) * args.ldb;
+      }
       if (packed_a != nullptr) {
         args.a_row_stride = 1;
         args.a_k_stride = lda;
@@ -205,30 +221,52 @@ void multiply_blocks(const TileKernels& t, const Product<float>& whole, const Pa
   const int64_t panels = ceil_div(whole.N, t.panel_columns);
   const int64_t row_chunks = ceil_div(whole.M, kChunkRows);
   const int64_t column_chunks = std::min(panels, ceil_div(kEnoughChunks, row_chunks));
-  const bool by_columns = packed.a != nullptr && whole.N > whole.M;
-  for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
+  const bool by_columns = whole.a.column_stride != 1 && whole.N > whole.M;
+  // Rows of a chunk: a panel of A where it is packed, else of equal numbers of tiles.
+  const int64_t rows =
+      packed.a != nullptr ? kChunkRows : round_up(ceil_div(whole.M, row_chunks), kTileRows);
+  for_chunks(run, ceil_div(whole.M, rows) * column_chunks, [&](int64_t chunk) {
     const auto [row_chunk, column_chunk] =
-        place_in_grid(chunk, row_chunks, column_chunks, by_columns);
-    const int64_t i = row_chunk * kChunkRows;
-    multiply_block(t, whole, packed, i, std::min(kChunkRows, whole.M - i),
+        place_in_grid(chunk, ceil_div(whole.M, rows), column_chunks, by_columns);
+    const int64_t i = row_chunk * rows;
+    multiply_block(t, whole, packed, i, std::min(rows, whole.M - i),
                    column_chunk * panels / column_chunks,
                    (column_chunk + 1) * panels / column_chunks);
   });
 }
 
-// Many rows: B is packed once for all of them, and so is A where its rows are not contiguous (as
-// in a weight gradient). A K too long for that is done in parts.
-void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run run) {
-  thread_local Scratch scratch_a, scratch_b;
-  const bool pack_a = whole.a.column_stride != 1;
-  const int64_t packed_n = round_up(whole.N, t.lanes);
-  const int64_t most_depth =
+// Whether the register tile takes the operand as it lies: A by rows, or k by k of rows close to one
+// another; B in rows of whole vectors for so few rows of C that packing would not pay.
+bool reads_a_in_place(const Product<float>& p) {
+  return p.a.column_stride == 1 ||
+         (p.K <= kInPlaceDepth && p.a.row_stride == 1 && p.a.column_stride <= kInPlaceStride);
+}
+bool reads_b_in_place(const TileKernels& t, const Product<float>& p) {
+  return p.K <= kInPlaceDepth && p.M <= kInPlaceRows && p.b.column_stride == 1 &&
+         p.b.row_stride <= kInPlaceStride && p.N % t.lanes == 0;
+}
+
+// k that is used before more is packed.
+int64_t part_depth(const Product<float>& p, bool pack_a, bool pack_b, int64_t packed_n) {
+  if (!pack_a && !pack_b) {
+    return p.K;
+  }
+  const int64_t most =
       pack_a ? kPackedDepth
              : std::max(kPackedSize / packed_n / kPackedDepth * kPackedDepth, kPackedDepth);
-  const int64_t depth = std::min(whole.K, most_depth);
+  return std::min(p.K, most);
+}
+
+// Many rows: an operand that is not read in place is packed once for all of them. A K too long for
+// that is done in parts.
+void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run run) {
+  thread_local Scratch scratch_a, scratch_b;
+  const bool pack_a = !reads_a_in_place(whole), pack_b = !reads_b_in_place(t, whole);
+  const int64_t packed_n = round_up(whole.N, t.lanes);
+  const int64_t depth = part_depth(whole, pack_a, pack_b, packed_n);
   float* const packed_a =
       pack_a ? scratch_a.floats(round_up(whole.M, kChunkRows) * depth) : nullptr;
-  float* const packed_b = scratch_b.floats(packed_n * depth);
+  float* const packed_b = pack_b ? scratch_b.floats(packed_n * depth) : nullptr;
 
   for (int64_t k0 = 0; k0 < whole.K; k0 += depth) {
     const int64_t k1 = std::min(whole.K, k0 + depth);

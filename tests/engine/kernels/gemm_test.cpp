@@ -102,6 +102,31 @@ TYPED_TEST(Gemm, SizesBeyondThePackedBuffers) {
   }
 }
 
+// Whole vectors of B's rows and A k by k, as in a weight gradient: what is read where it lies, and
+// what is just beyond.
+TYPED_TEST(Gemm, OperandsReadInPlace) {
+  using S = typename TypeParam::S;
+  using C = typename TypeParam::C;
+  if (plain_loops<S>()) {
+    GTEST_SKIP() << "they read everything so";
+  }
+  struct Case {
+    int64_t M, N, K;
+    Layout a;
+  };
+  for (const Case& q :
+       {Case{128, 128, 300, Layout::kColumns}, Case{65, 96, 768, Layout::kColumns},
+        Case{769, 64, 40, Layout::kColumns}, Case{100, 80, 65, Layout::kRows},
+        Case{64, 1552, 33, Layout::kColumns}, Case{97, 16, 1025, Layout::kColumns}}) {
+    const Matrix<S> a(q.M, q.K, q.a, 1), b(q.K, q.N, Layout::kRows, 2);
+    const std::vector<BiasOf<S>> bias = random_vector<BiasOf<S>>(q.N, 3);
+    const auto c = run_gemm<S, C>(q.M, q.N, q.K, a.view(), b.view(), bias.data());
+    ASSERT_NO_FATAL_FAILURE(expect_product(q.M, q.N, q.K, a.view(), b.view(), bias.data(), c,
+                                           "M " + std::to_string(q.M) + " N " + std::to_string(q.N),
+                                           400));
+  }
+}
+
 TYPED_TEST(Gemm, ZeroAndNegativeStrides) {
   using S = typename TypeParam::S;
   using C = typename TypeParam::C;
