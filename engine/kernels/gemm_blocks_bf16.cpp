@@ -12,6 +12,8 @@
 // 86), stretches of 1024 and 2048 (1 and 3 % slower in weight gradients than 512), huge pages for
 // the packed operands (no difference).
 #include <algorithm>
+#include <atomic>
+#include <vector>
 
 #include "engine/kernels/gemm_product.h"
 #include "engine/kernels/gemm_tile_bf16.h"
@@ -37,6 +39,11 @@ constexpr int64_t kStretchesAtOnce = 8;
 constexpr int64_t kRowsAddedUp = 16;
 // Rows of k that one chunk packs.
 constexpr int64_t kPackChunk = 32;
+// Up to so many rows and so long a K, each thread packs for itself what it multiplies, of both
+// operands together so many elements (1 MB) at most.
+constexpr int64_t kOwnRows = 1024;
+constexpr int64_t kOwnChunks = 16;
+constexpr int64_t kOwnSize = int64_t{1} << 19;
 
 template <class C>
 void multiply_panel(const PairTileKernels& t, const PairPanelArgs<C>& args) {
@@ -59,15 +66,16 @@ struct RowsOfA {
   int64_t pair_stride;
 };
 
-// Where A is read: rows, its own or copied, or panels of A^T. Both begin with k = first_k.
+// Where A is read: in rows or in panels of A^T. Both begin with k = first_k.
 struct SourceA {
   const bfloat16* rows_data;
   int64_t ld;
   PairPanels panels;  // Without data if A is read in rows.
   int64_t first_k;
+  int64_t odd_depth;  // Of rows that do not end in a whole pair and must be copied; else 0.
 
   bool in_panels() const { return panels.data != nullptr; }
-  // Rows from i on, pairs from k on. Requires: i begins a panel if there are any.
+  // Rows from i on, pairs from k on. Requires: i begins a panel if there are any; odd_depth is 0.
   RowsOfA rows(int64_t i, int64_t k) const {
     if (!in_panels()) {
       return {rows_data + i * ld + (k - first_k), ld, 2};
@@ -97,50 +105,40 @@ struct Packing {
   }
 };
 
-// The same for A (rows, depth), which the register tile can read in place if its rows are
-// contiguous and `depth` is even. Rows of an odd depth are copied, others become panels of A^T.
+// The same for A (rows, depth), which is read in rows where they are contiguous and becomes panels
+// of A^T elsewhere.
 class PackingA {
  public:
   PackingA(const MatrixView<bfloat16>& a, int64_t rows, int64_t depth, int64_t first_k,
            Scratch& scratch)
-      : a_(a), rows_(rows), depth_(depth), first_k_(first_k) {
-    if (a.column_stride != 1) {
+      : a_(a), depth_(depth), first_k_(first_k) {
+    if (needed(a)) {
       panels_ = {transposed(a), {scratch.bfloat16s(panels_size(depth, rows)), depth, rows}};
-    } else if (depth % 2 != 0) {
-      copied_ = scratch.bfloat16s(rows * (depth + 1));
     }
   }
-  static bool needed(const MatrixView<bfloat16>& a, int64_t depth) {
-    return a.column_stride != 1 || depth % 2 != 0;
-  }
+  static bool needed(const MatrixView<bfloat16>& a) { return a.column_stride != 1; }
 
-  int64_t chunks() const {
-    return copied_ != nullptr           ? ceil_div(rows_, kChunkRows)
-           : panels_.to.data != nullptr ? panels_.chunks()
-                                        : 0;
-  }
-  void run(int64_t chunk) const {
-    if (copied_ == nullptr) {
-      panels_.run(chunk);
-      return;
-    }
-    const int64_t i = chunk * kChunkRows;
-    pack_pair_rows(Product<bfloat16>::from(a_, i, 0), std::min(kChunkRows, rows_ - i), depth_,
-                   copied_ + i * (depth_ + 1), depth_ + 1);
-  }
+  int64_t chunks() const { return needed(a_) ? panels_.chunks() : 0; }
+  void run(int64_t chunk) const { panels_.run(chunk); }
   SourceA source() const {
-    return {copied_ != nullptr ? copied_ : a_.data, copied_ != nullptr ? depth_ + 1 : a_.row_stride,
-            panels_.to, first_k_};
+    return {a_.data, a_.row_stride, panels_.to, first_k_,
+            needed(a_) || depth_ % 2 == 0 ? 0 : depth_};
   }
 
  private:
   MatrixView<bfloat16> a_;
-  int64_t rows_;
   int64_t depth_;
   int64_t first_k_;
   Packing panels_ = {};
-  bfloat16* copied_ = nullptr;
 };
+
+// `rows` rows of A from i on, copied if they do not end in a whole pair.
+RowsOfA copied_rows(const SourceA& a, int64_t i, int64_t rows, Scratch& scratch) {
+  const int64_t ld = round_up(a.odd_depth + 1, 32);  // Whole lines.
+  bfloat16* const to = scratch.bfloat16s(rows * ld);
+  pack_pair_rows({a.rows_data + i * a.ld, a.ld, 1}, rows, a.odd_depth, to, ld);
+  return {to, ld, 2};
+}
 
 // A whole A, packed by this thread where it must be.
 template <class C>
@@ -150,18 +148,26 @@ SourceA whole_a(const Product<bfloat16, C>& p) {
   for (int64_t chunk = 0; chunk < packing.chunks(); ++chunk) {
     packing.run(chunk);
   }
-  return packing.source();
+  const SourceA source = packing.source();
+  if (source.odd_depth == 0) {
+    return source;
+  }
+  const RowsOfA rows = copied_rows(source, 0, p.M, scratch);
+  return {rows.data, rows.row_stride, {}, 0, 0};
 }
 
-// `rows` rows of A from i on, which serve several panels of B. Panels of A are turned into rows
-// for a register tile that would do so again for each panel.
+// `rows` rows of A from i on, which serve several panels of B. Odd rows are copied, and panels of A
+// turned into rows for a register tile that would do so again for each panel.
 RowsOfA rows_for_many_panels(const PairTileKernels& t, const SourceA& a, int64_t i, int64_t rows,
                              int64_t k0, int64_t k1) {
+  thread_local Scratch scratch;
+  if (a.odd_depth > 0) {
+    return copied_rows(a, i, rows, scratch);
+  }
   const RowsOfA from = a.rows(i, k0);
   if (!a.in_panels() || !t.reads_rows) {
     return from;
   }
-  thread_local Scratch scratch;
   const int64_t pairs = ceil_div(k1 - k0, 2);
   bfloat16* const to = scratch.bfloat16s(rows * pairs * 2);
   transpose_pairs(from.data, from.row_stride, from.pair_stride, rows, pairs, to, 2 * pairs);
@@ -306,6 +312,71 @@ void multiply_many_rows(const PairTileKernels& t, const Product<bfloat16, C>& wh
   }
 }
 
+// A packed operand of one thread, whose panels are packed as the thread comes to need them. What
+// one thread packs and another reads goes from cache to cache, and back to be written anew: in a
+// short product that took longer than to pack some of it twice.
+class OwnPanels {
+ public:
+  // The panels of m (depth, columns), of which [first, last) are packed. Others may be from earlier
+  // calls for the same product, which `product` numbers.
+  PairPanels get(uint64_t product, const MatrixView<bfloat16>& m, int64_t depth, int64_t columns,
+                 int64_t first, int64_t last) {
+    const PairPanels panels = {memory_.bfloat16s(panels_size(depth, columns)), depth, columns};
+    if (product != product_) {
+      product_ = product;
+      packed_.assign(static_cast<size_t>(ceil_div(columns, kPairPanelColumns)), false);
+    }
+    const auto at = [this](int64_t panel) { return packed_.begin() + panel; };
+    const int64_t begin = std::find(at(first), at(last), false) - packed_.begin();
+    if (begin < last) {  // In one stream, even if some in between are there.
+      pack_pairs(m, panels, 0, depth, begin, last);
+      std::fill(at(begin), at(last), true);
+    }
+    return panels;
+  }
+
+ private:
+  uint64_t product_ = 0;
+  std::vector<bool> packed_;
+  Scratch memory_;
+};
+
+// Whether multiply_by_own_panels is the way.
+template <class C>
+bool is_short(const Product<bfloat16, C>& p) {
+  const int64_t packed = p.N + (PackingA::needed(p.a) ? p.M : 0);
+  return p.M <= kOwnRows && p.K <= kLongRow && packed * p.K <= kOwnSize;
+}
+
+// All of C, whose blocks are laid out so that a thread has rows of them or columns.
+template <class C>
+void multiply_by_own_panels(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
+  static std::atomic<uint64_t> products{0};
+  const uint64_t product = ++products;
+  const bool pack_a = PackingA::needed(whole.a);
+  const int64_t rows = pack_a ? kPairPanelColumns : kChunkRows;
+  const int64_t row_chunks = ceil_div(whole.M, rows), panels = ceil_div(whole.N, kPairPanelColumns);
+  const bool copies_rows = !pack_a && whole.K % 2 != 0;  // Once, unless there are few.
+  const int64_t column_chunks =
+      std::min(panels, ceil_div(copies_rows ? kOwnChunks / 2 : kOwnChunks, row_chunks));
+  for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
+    thread_local OwnPanels own_a, own_b;
+    const auto [row_chunk, column_chunk] =
+        place_in_grid(chunk, row_chunks, column_chunks, pack_a && whole.N > whole.M);
+    const int64_t i = row_chunk * rows, first = column_chunk * panels / column_chunks,
+                  last = (column_chunk + 1) * panels / column_chunks;
+    SourceA a = {whole.a.data, whole.a.row_stride, {}, 0, whole.K % 2 == 0 ? 0 : whole.K};
+    if (pack_a) {
+      a = {nullptr, 0, {}, 0, 0};
+      a.panels =
+          own_a.get(product, transposed(whole.a), whole.K, whole.M, row_chunk, row_chunk + 1);
+    }
+    const PairPanels b = own_b.get(product, whole.b, whole.K, whole.N, first, last);
+    const Product<bfloat16, C> p = whole.part(i, std::min(rows, whole.M - i), 0, whole.N);
+    multiply_block(t, p, 0, p.K, rows_for_many_panels(t, a, i, p.M, 0, p.K), b, first, last);
+  });
+}
+
 // A long K and a small C, as in a head's weight gradient: a chunk is a stretch, packed and
 // multiplied by one thread, so that no thread reads what another packed. The sums of the stretches
 // are added up in order.
@@ -358,6 +429,10 @@ void multiply_pairs_of(const Product<bfloat16, C>& p, Run run) {
     multiply_few_rows(t, p, run);
     return;
   }
+  if (is_short(p)) {
+    multiply_by_own_panels(t, p, run);
+    return;
+  }
   if constexpr (std::is_same_v<C, float>) {
     if (p.K > kLongK && p.M * p.N <= kSmallC) {
       multiply_by_stretches(t, p, run);
@@ -367,9 +442,8 @@ void multiply_pairs_of(const Product<bfloat16, C>& p, Run run) {
   // Operands whose packed form would be too large are cut.
   const int64_t depth = stretch(p.K);
   const int64_t most_columns = kPackedSize / depth / kPairPanelColumns * kPairPanelColumns;
-  const int64_t most_rows = !PackingA::needed(p.a, p.K)
-                                ? p.M
-                                : kPackedSize / depth / kPairPanelColumns * kPairPanelColumns;
+  const int64_t most_rows =
+      !PackingA::needed(p.a) ? p.M : kPackedSize / depth / kPairPanelColumns * kPairPanelColumns;
   for (int64_t j = 0; j < p.N; j += most_columns) {
     for (int64_t i = 0; i < p.M; i += most_rows) {
       multiply_many_rows(

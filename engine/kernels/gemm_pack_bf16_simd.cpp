@@ -200,8 +200,13 @@ void pack_rows_of_pairs(const MatrixView<bfloat16>& matrix, int64_t rows, int64_
     }
     return;
   }
+  const DPair d;
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t k = 0; k < (depth + 1) / 2 * 2; ++k) {
+    int64_t k = 0;
+    for (; m.column_stride == 1 && k + 2 * kLanes <= depth; k += 2 * kLanes) {
+      hn::StoreU(hn::LoadU(d, m.at(i, k)), d, out + i * ld + k);
+    }
+    for (; k < (depth + 1) / 2 * 2; ++k) {
       out[i * ld + k] = k < depth ? *m.at(i, k) : uint16_t{0};
     }
   }
