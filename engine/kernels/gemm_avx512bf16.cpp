@@ -26,6 +26,11 @@ __m512bh broadcast_pair(const bfloat16* a) {
   return (__m512bh)_mm512_set1_epi32(pair);
 }
 
+// A pair whose second half is 0 and is not read.
+__m512bh broadcast_half_pair(const bfloat16* a) {
+  return (__m512bh)_mm512_set1_epi32(a->bits);
+}
+
 void store(__m512 sum, __mmask16 mask, float* c) {
   _mm512_mask_storeu_ps(c, mask, sum);
 }
@@ -84,7 +89,7 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
   // tile's lines is used in that time or less. Elsewhere something else may be.
   const std::byte* asked = take_lines(args.ahead, a + kR * args.a_row_stride, args.pairs);
   const bfloat16* HWY_RESTRICT b = args.b;
-  for (int64_t p = 0; p < args.pairs; ++p) {
+  const auto add_pair = [&](auto broadcast) __attribute__((always_inline)) {
     __m512bh row[kV];
     HWY_UNROLL(4)
     for (int64_t v = 0; v < kV; ++v) {
@@ -92,16 +97,22 @@ HWY_INLINE void multiply_tile(const PairPanelArgs<C>& args, const bfloat16* HWY_
     }
     HWY_UNROLL(6)
     for (int64_t r = 0; r < kR; ++r) {
-      const __m512bh x = broadcast_pair(a + r * args.a_row_stride);
+      const __m512bh x = broadcast(a + r * args.a_row_stride);
       HWY_UNROLL(4)
       for (int64_t v = 0; v < kV; ++v) {
         sum[r][v] = _mm512_dpbf16_ps(sum[r][v], x, row[v]);
       }
     }
+  };
+  for (int64_t p = args.odd_k ? 1 : 0; p < args.pairs; ++p) {
+    add_pair(broadcast_pair);
     _mm_prefetch(asked, _MM_HINT_T0);
     asked += kLine;
     a += args.a_pair_stride;
     b += args.ldb;
+  }
+  if (args.odd_k) {
+    add_pair(broadcast_half_pair);
   }
 
   HWY_UNROLL(6)

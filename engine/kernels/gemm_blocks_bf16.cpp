@@ -72,10 +72,10 @@ struct SourceA {
   int64_t ld;
   PairPanels panels;  // Without data if A is read in rows.
   int64_t first_k;
-  int64_t odd_depth;  // Of rows that do not end in a whole pair and must be copied; else 0.
+  int64_t odd_depth;  // Of rows that do not end in a whole pair; else 0.
 
   bool in_panels() const { return panels.data != nullptr; }
-  // Rows from i on, pairs from k on. Requires: i begins a panel if there are any; odd_depth is 0.
+  // Rows from i on, pairs from k on. Requires: i begins a panel if there are any.
   RowsOfA rows(int64_t i, int64_t k) const {
     if (!in_panels()) {
       return {rows_data + i * ld + (k - first_k), ld, 2};
@@ -132,7 +132,7 @@ class PackingA {
   Packing panels_ = {};
 };
 
-// `rows` rows of A from i on, copied if they do not end in a whole pair.
+// `rows` rows of A from i on, copied so that they end in a whole pair.
 RowsOfA copied_rows(const SourceA& a, int64_t i, int64_t rows, Scratch& scratch) {
   const int64_t ld = round_up(a.odd_depth + 1, 32);  // Whole lines.
   bfloat16* const to = scratch.bfloat16s(rows * ld);
@@ -142,26 +142,26 @@ RowsOfA copied_rows(const SourceA& a, int64_t i, int64_t rows, Scratch& scratch)
 
 // A whole A, packed by this thread where it must be.
 template <class C>
-SourceA whole_a(const Product<bfloat16, C>& p) {
+SourceA whole_a(const PairTileKernels& t, const Product<bfloat16, C>& p) {
   thread_local Scratch scratch;
   const PackingA packing(p.a, p.M, p.K, 0, scratch);
   for (int64_t chunk = 0; chunk < packing.chunks(); ++chunk) {
     packing.run(chunk);
   }
   const SourceA source = packing.source();
-  if (source.odd_depth == 0) {
+  if (source.odd_depth == 0 || !t.reads_rows) {
     return source;
   }
   const RowsOfA rows = copied_rows(source, 0, p.M, scratch);
   return {rows.data, rows.row_stride, {}, 0, 0};
 }
 
-// `rows` rows of A from i on, which serve several panels of B. Odd rows are copied, and panels of A
-// turned into rows for a register tile that would do so again for each panel.
+// `rows` rows of A from i on, which serve several panels of B. For a register tile that reads rows,
+// odd ones are copied, and panels of A turned into rows: it would do so again for each panel.
 RowsOfA rows_for_many_panels(const PairTileKernels& t, const SourceA& a, int64_t i, int64_t rows,
                              int64_t k0, int64_t k1) {
   thread_local Scratch scratch;
-  if (a.odd_depth > 0) {
+  if (a.odd_depth > 0 && t.reads_rows) {
     return copied_rows(a, i, rows, scratch);
   }
   const RowsOfA from = a.rows(i, k0);
@@ -196,6 +196,7 @@ void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int
     args.bias = p.bias == nullptr ? nullptr : p.bias + j;
     args.mode = k0 == 0 ? SumMode::kBegin : SumMode::kAdd;
     args.ahead = ahead;
+    args.odd_k = (k1 - k0) % 2 != 0;
     multiply_panel(t, args);
   }
 }
@@ -203,7 +204,7 @@ void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int
 // Few rows: a chunk is one panel of B.
 template <class C>
 void multiply_few_rows(const PairTileKernels& t, const Product<bfloat16, C>& whole, Run run) {
-  const SourceA a = whole_a(whole);
+  const SourceA a = whole_a(t, whole);
   for_chunks(run, ceil_div(whole.N, kPairPanelColumns), [&](int64_t panel) {
     const int64_t j = panel * kPairPanelColumns;
     const Product<bfloat16, C> p =
@@ -356,7 +357,8 @@ void multiply_by_own_panels(const PairTileKernels& t, const Product<bfloat16, C>
   const bool pack_a = PackingA::needed(whole.a);
   const int64_t rows = pack_a ? kPairPanelColumns : kChunkRows;
   const int64_t row_chunks = ceil_div(whole.M, rows), panels = ceil_div(whole.N, kPairPanelColumns);
-  const bool copies_rows = !pack_a && whole.K % 2 != 0;  // Once, unless there are few.
+  const bool copies_rows =
+      t.reads_rows && !pack_a && whole.K % 2 != 0;  // Once, unless there are few.
   const int64_t column_chunks =
       std::min(panels, ceil_div(copies_rows ? kOwnChunks / 2 : kOwnChunks, row_chunks));
   for_chunks(run, row_chunks * column_chunks, [&](int64_t chunk) {
@@ -411,7 +413,7 @@ PairPanels packed_part(const void* packed, int64_t N, int64_t k0, int64_t k1) {
 
 template <class C>
 void multiply_packed(const PairTileKernels& t, const Product<bfloat16, C>& p, Run run) {
-  const SourceA a = whole_a(p);
+  const SourceA a = whole_a(t, p);
   for (int64_t k0 = 0, k1 = 0; k0 < p.K; k0 = k1) {
     k1 = std::min(p.K, k0 + stretch(p.K));
     multiply_blocks(t, p, k0, k1, a, packed_part(p.packed_b, p.N, k0, k1), run);

@@ -46,6 +46,9 @@ struct PairPanelArgs {
   const float* bias;       // Null or `columns` values; read by kBegin only.
   SumMode mode;            // bfloat16: kBegin only.
   Ahead* ahead = nullptr;  // What was asked for is taken off.
+  // k is odd, and the last pair of A's rows is half a one: what follows is not read, unless the
+  // tile reads_rows.
+  bool odd_k = false;
 };
 
 // A packed matrix of `depth` rows of k, rounded up to whole pairs: panel p holds columns
