@@ -94,7 +94,7 @@ cxxopts::Options options_of(const Program& program, const SettingList& settings)
     if (setting.is_switch) {
       placeholder.clear();
     } else if (setting.value_is_optional()) {
-      placeholder = "[=" + placeholder + "]";
+      placeholder = fmt::format("[={}]", setting.placeholder);
     }
     options.add_option(setting.group, "", setting.name, description_of(setting),
                        setting.is_switch ? cxxopts::value<bool>() : cxxopts::value<std::string>(),
