@@ -131,11 +131,18 @@ TrainSettings resolve_resumed(const Request& request, const Arguments& arguments
   TrainSettings settings = run;
   const SettingList list = setting_list(settings), run_list = setting_list(run);
   apply_request(list, request, arguments);
+  if (request.given.count("min_lr") == 0 && run.min_lr == run.learning_rate / 10) {
+    settings.min_lr = settings.learning_rate / 10;  // as the run's was
+  }
   for (const Setting& setting : list) {
     const std::string kept = run_list.find(setting.name)->text();
     if (setting.on_resume == OnResume::kFixed && setting.text() != kept) {
-      fail(fmt::format("--{0}={1} differs from the run's {0}={2}, which --resume keeps",
-                       setting.name, shown(setting.text()), shown(kept)));
+      const bool is_flag =
+          std::any_of(arguments.flags.begin(), arguments.flags.end(),
+                      [&setting](const Assignment& flag) { return flag.name == setting.name; });
+      fail(fmt::format("{0}{1}={2} differs from the run's {1}={3}, which --resume keeps",
+                       is_flag ? "--" : shown(request.asked.config) + ": ", setting.name,
+                       shown(setting.text()), shown(kept)));
     }
   }
   settings.dtype = settled_dtype(settings.dtype == "auto" ? run.dtype : settings.dtype);

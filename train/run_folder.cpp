@@ -32,6 +32,11 @@ struct CheckpointName {
   }
 };
 
+std::string checkpoint_name(const CheckpointName& name) {
+  return fmt::format("ckpt-{:06}", name.iter) +
+         (name.turn == 1 ? std::string() : fmt::format("-{}", name.turn));
+}
+
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
   constexpr std::string_view kPrefix = "ckpt-";
   if (name.substr(0, kPrefix.size()) != kPrefix) {
@@ -43,14 +48,9 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
   if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
     read = std::from_chars(read.ptr + 1, end, parsed.turn);
   }
-  const bool is_one =
-      read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 && parsed.turn >= 1;
+  const bool is_one = read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 &&
+                      parsed.turn >= 1 && checkpoint_name(parsed) == name;
   return is_one ? std::optional<CheckpointName>(parsed) : std::nullopt;
-}
-
-std::string checkpoint_name(const CheckpointName& name) {
-  return fmt::format("ckpt-{:06}", name.iter) +
-         (name.turn == 1 ? std::string() : fmt::format("-{}", name.turn));
 }
 
 // What a run that came to a checkpoint has, in the order in which to remove it: a run of which
@@ -98,6 +98,11 @@ std::vector<std::string> checkpoints(const fs::path& path) {
 std::string link_target(const fs::path& link) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
+  if (error == std::errc::invalid_argument) {
+    throw std::runtime_error(
+        fmt::format("{} is not a link, as a run's is: the folder was copied without its links",
+                    shown_path(link)));
+  }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw std::runtime_error(
         fmt::format("cannot read the link {}: {}", shown_path(link), error.message()));
@@ -228,10 +233,6 @@ RunFolder RunFolder::resume(const fs::path& path) {
     }
     replace_link(path / "last", last.filename().string());
   }
-  for (const char* name : {"settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
-    remove_path(path / name);
-  }
-  folder.clean();
   return folder;
 }
 
@@ -240,7 +241,10 @@ bool RunFolder::has_checkpoint() const {
 }
 
 void RunFolder::clean() const {
-  remove_path(path_ / kPending);
+  for (const char* name :
+       {kPending, "settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
+    remove_path(path_ / name);
+  }
   const std::set<std::string> kept{link_target(path_ / "last"), link_target(path_ / "best")};
   for (const std::string& name : checkpoints(path_)) {
     if (kept.count(name) == 0 && is_a_runs(path_ / name)) {

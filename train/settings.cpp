@@ -79,7 +79,8 @@ void add_training(SettingList& list, TrainSettings& s) {
   list.whole("gradient_accumulation_steps", s.gradient_accumulation_steps, {1, kMostRows}, "",
              "Micro-steps in an iteration");
   list.whole("max_iters", s.max_iters, {0, kMostIters}, "", "The last iteration, counted from 0");
-  list.real("max_seconds", s.max_seconds, kSeconds, "seconds", "Stop after this time; 0: never");
+  list.real("max_seconds", s.max_seconds, kSeconds, "seconds",
+            "Stop after this time, between iterations; 0: never");
   list.real("learning_rate", s.learning_rate, kNotNegative, "", "AdamW's step size at its peak");
   list.boolean("decay_lr", s.decay_lr, "Warm up and decay by a cosine; false: constant");
   list.whole("warmup_iters", s.warmup_iters, {0, kMostIters}, "iterations", "Linear warm-up");

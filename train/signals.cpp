@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <initializer_list>
+#include <string_view>
 
 namespace chargrad::train {
 namespace {
@@ -15,6 +16,14 @@ void on_signal(int signal) {
     _exit(exit_status_of(signal));
   }
   received = signal;
+  alarm(1);
+}
+
+// A second after the first signal, where the step takes so long.
+void on_alarm(int /*signal*/) {
+  constexpr std::string_view kHeard =
+      "train: stopping after this step, which is saved then; another signal stops at once\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard.data(), kHeard.size());
 }
 
 }  // namespace
@@ -24,6 +33,9 @@ void watch_signals() {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
+  struct sigaction tell = action;
+  tell.sa_handler = on_alarm;
+  sigaction(SIGALRM, &tell, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {

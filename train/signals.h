@@ -1,5 +1,5 @@
 // Ctrl-C and its relatives: the first asks for a stop between two steps, the second ends the
-// process at once.
+// process at once. Who waits for more than a second for the first is told on stderr.
 #pragma once
 
 namespace chargrad::train {

@@ -65,6 +65,14 @@ void tell_of_other_kernels(spdlog::logger& out, const RunSettings& stored, const
   }
 }
 
+void tell_of_lost_link(spdlog::logger& out, const std::string& out_dir) {
+  const std::filesystem::path found = find_checkpoint(out_dir, "last");
+  if (found.filename() != "last") {
+    out.info("{}/last leads to no checkpoint: going on from the newest, {}", out_dir,
+             found.filename().string());
+  }
+}
+
 // A run that goes on past its stored decay would do so at min_lr.
 void tell_of_decay(spdlog::logger& out, const TrainSettings& stored, const TrainSettings& now) {
   if (now.decay_lr && now.max_iters > stored.max_iters && now.max_iters > now.lr_decay_iters) {
@@ -135,7 +143,11 @@ int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& tr
                           : trainer.next_iter() == 0
                               ? "time is up before the first iteration"
                               : fmt::format("time is up at iteration {}", trainer.next_iter() - 1);
-  out.info("{}; {}/last and {}/best hold the model; sample --out_dir={}", end, dir, dir, dir);
+  std::error_code ignored;
+  const bool has_best =
+      std::filesystem::exists(std::filesystem::path(settings.out_dir) / "best", ignored);
+  out.info("{}; {}/last {} the model; sample --out_dir={}", end, dir,
+           has_best ? fmt::format("and {}/best hold", dir) : "holds", dir);
   return 0;
 }
 
@@ -153,11 +165,11 @@ int train(const TrainSettings& settings) {
   out->set_pattern("%v");
 
   const Text text = load_text(settings);
+  RunSettings stored;
   if (settings.resume) {
-    const RunSettings stored = read_run_settings(settings_file(settings.out_dir));
+    stored = read_run_settings(settings_file(settings.out_dir));
     check_same_text(stored, text.described);
     tell_of_other_kernels(*out, stored, text.described);
-    tell_of_decay(*out, stored.settings, settings);
   }
   const TrainEvents events = console_events(out);
   if (settings.eval_only) {
@@ -176,9 +188,12 @@ int train(const TrainSettings& settings) {
 
   watch_signals();
   if (settings.resume) {
+    tell_of_lost_link(*out, settings.out_dir);
     RunFolder folder = RunFolder::resume(settings.out_dir);
     Trainer trainer =
         Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
+    folder.clean();
+    tell_of_decay(*out, stored.settings, settings);
     if (trainer.next_iter() > settings.max_iters) {
       out->info(
           "nothing left to do: the iterations up to {} are done, and --max_iters={} asks for "

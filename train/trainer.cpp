@@ -132,11 +132,15 @@ StopReason Trainer::run(RunFolder& folder) {
       finish_profile(output);
     }
   }
-  attempt([&] { output.metrics.sync(); });
+  const bool metrics_are_whole = attempt([&] { output.metrics.sync(); });
   save_if_changed(output);
   finish_profile(output);
   if (!is_saved(folder)) {
     throw std::runtime_error("the last checkpoint could not be saved");
+  }
+  if (!metrics_are_whole) {
+    throw std::runtime_error(fmt::format("the last lines of {} could not be written",
+                                         shown_path(folder.metrics_file())));
   }
   return reason;
 }
@@ -193,6 +197,7 @@ void Trainer::regular_evaluation(Output& output) {
   const bool is_best = std::isfinite(result->val_loss) &&
                        (!state_.best_val_loss || result->val_loss < *state_.best_val_loss);
   unsaved_best_ = is_best ? result->val_loss : std::optional<double>();
+  is_finite_ = std::isfinite(result->train_loss) && std::isfinite(result->val_loss);
   attempt([&] {
     output.metrics.write(*result);
     output.metrics.sync();
@@ -244,11 +249,12 @@ void Trainer::step(Output& output) {
   const double learning_rate = schedule_.at(iter);
   const double mean_loss = accumulate_gradients();
   const double norm = in_scope("optimizer", [&] { return optim::grad_norm(model_->parameters()); });
-  if (std::isfinite(mean_loss) && std::isfinite(norm)) {
+  is_finite_ = std::isfinite(mean_loss) && std::isfinite(norm);
+  if (is_finite_) {
     optimizer_->set_learning_rate(learning_rate);
     in_scope("optimizer", [&] { optimizer_->step(optim::clip_factor(norm, settings_.grad_clip)); });
   } else {
-    handle_nonfinite(mean_loss, norm);
+    handle_nonfinite(mean_loss, norm, output.folder);
   }
   model_->zero_grad();
   state_.next_iter = iter + 1;
@@ -267,12 +273,15 @@ void Trainer::step(Output& output) {
   }
 }
 
-void Trainer::handle_nonfinite(double mean_loss, double norm) {
+void Trainer::handle_nonfinite(double mean_loss, double norm, const RunFolder& folder) {
   const std::string message = fmt::format(
       "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}{}",
       state_.next_iter, unsigned_nan(mean_loss), unsigned_nan(norm), first_nonfinite_op());
   if (skipped_ >= settings_.skip_nonfinite) {
-    throw std::runtime_error(message + "; a lower --learning_rate may help");
+    const std::string kept = saved_ ? fmt::format("; {} holds the model before iteration {}",
+                                                  (folder.path() / "last").string(), saved_->first)
+                                    : std::string();
+    throw std::runtime_error(message + kept + "; a lower --learning_rate may help");
   }
   ++skipped_;
   warn(message + "; the update is passed over");
@@ -321,6 +330,9 @@ void Trainer::save(Output& output) {
     state.best_val_loss = unsaved_best_;
   }
   const bool saved = attempt([&] {
+    if (!is_finite_) {
+      throw std::runtime_error("a model whose loss is not finite is not saved");
+    }
     output.folder.save(state.next_iter, unsaved_best_.has_value(),
                        [this, &state](const std::filesystem::path& folder) {
                          write_model(folder, config_, dataset_.vocab(), *model_);

@@ -85,7 +85,7 @@ class Trainer {
   double accumulate_gradients();
   Tensor loss(const Batch& batch) const;
   // Says what was not finite, naming the first op that made it; throws if that is once too often.
-  void handle_nonfinite(double mean_loss, double norm);
+  void handle_nonfinite(double mean_loss, double norm, const RunFolder& folder);
   std::string first_nonfinite_op();
   // Tells of the profile, if one was measured, and ends it.
   void finish_profile(Output& output);
@@ -118,6 +118,7 @@ class Trainer {
   std::set<std::string> told_;
   // The loss of a best evaluation that no checkpoint holds yet.
   std::optional<double> unsaved_best_;
+  bool is_finite_ = true;  // whether the last loss and evaluation were; else nothing is saved
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };
 

@@ -199,7 +199,8 @@ int run_cases(const Options& options, const std::vector<Case>& cases) {
 void check_combination(const Options& options, const chargrad::train::Arguments& arguments) {
   if (options.lesson || options.scaling) {
     if (!arguments.words.empty() || options.list || (options.lesson && options.scaling)) {
-      throw UsageError("gradcheck: a PATTERN, --list, --lesson and --scaling exclude each other");
+      throw UsageError(
+          "gradcheck: --lesson and --scaling exclude each other, a PATTERN and --list");
     }
   }
   for (const auto& flag : arguments.flags) {

@@ -176,7 +176,7 @@ TEST_F(GradcheckProgram, WhatDoesNotGoTogether) {
             "gradcheck: --lesson=heads is none of average, simplified, v1, v2, thermostat, "
             "self_attention, failure_modes, exercises, head, multi_head\n");
   const std::string excluded =
-      "gradcheck: a PATTERN, --list, --lesson and --scaling exclude each other\n";
+      "gradcheck: --lesson and --scaling exclude each other, a PATTERN and --list\n";
   EXPECT_EQ(error("softmax --lesson"), excluded);
   EXPECT_EQ(error("--scaling --list"), excluded);
   EXPECT_EQ(error("--scaling --lesson"), excluded);

@@ -109,6 +109,34 @@ class Endurance(Programs):
         self.assertIn(b"trainer.safetensors: File too large", r.stderr)
         self.assertIn(b"the last checkpoint could not be saved", r.stderr)
 
+    def test_lost_metrics_are_an_error(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100000, resource.RLIM_INFINITY))
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.run_folder}", *TINY,
+                             "--max_iters=1500", "--log_interval=1", preexec_fn=limit)
+        metrics = self.run_folder / "metrics.jsonl"
+        self.assertEqual(r.returncode, 1)
+        self.assertTrue(r.stderr.decode().startswith(f"train: cannot write {metrics}: File too large\n"))
+        self.assertTrue(r.stderr.decode().endswith(
+            f"train: the last lines of {metrics} could not be written\n"))
+        self.assertEqual(os.readlink(self.run_folder / "last"), "ckpt-001501")
+
+    def test_a_link_that_leads_nowhere(self):
+        self.train(self.file)
+        (self.run_folder / "last").unlink()
+        (self.run_folder / "last").symlink_to("ckpt-000009")
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=5")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn(f"{self.run_folder}/last leads to no checkpoint: going on from the newest, "
+                      "ckpt-000004", r.stdout.decode())
+
+    def test_a_checkpoint_that_cannot_be_read_removes_none(self):
+        self.train(self.file)
+        shutil.copytree(self.run_folder / "ckpt-000004", self.run_folder / "ckpt-000009")
+        (self.run_folder / "last/trainer.json").write_text("{")
+        message = self.fails("train", f"--out_dir={self.run_folder}", "--resume")
+        self.assertIn("trainer.json", message)
+        self.assertTrue((self.run_folder / "ckpt-000009/model.safetensors").exists())
+
     def test_a_file_system_that_cannot_exchange_names(self):
         library = BIN / "libfault.so"
         if not library.exists():

@@ -179,7 +179,8 @@ class Scenario:
         check(len(told) <= 5, r.stderr)
         if "\niter " not in r.stdout and "\nstep " not in r.stdout:
             return "refused before training"
-        check("the last checkpoint could not be saved" in r.stderr, r.stderr)
+        check("the last checkpoint could not be saved" in r.stderr or
+              "metrics.jsonl could not be written" in r.stderr, r.stderr)
         return "the last save failed, exit 1"
 
 

@@ -309,6 +309,25 @@ TEST(Resolve, AResumedRunRefusesAnotherModel) {
     EXPECT_THAT(error_with(flag), StartsWith("train: " + std::string(flag) + " differs from "));
   }
   EXPECT_THAT(error_with("--min_lr=1"), HasSubstr("is above --learning_rate=0.001"));
+  const TempFolder dir;
+  const std::string config = dir.write("c.json", R"({"n_embd": 64})");
+  EXPECT_EQ(
+      error_with("--config=" + config),
+      "train: " + config + ": n_embd=64 differs from the run's n_embd=32, which --resume keeps");
+}
+
+TEST(Resolve, AMinimumThatFollowedTheLearningRateFollowsItWhenResumed) {
+  const auto run_with = [](double min_lr) {
+    return [min_lr](const std::string& out_dir) {
+      TrainSettings run = stored_run(out_dir);
+      run.min_lr = min_lr * run.learning_rate;
+      return run;
+    };
+  };
+  EXPECT_EQ(resolve({"--resume", "--learning_rate=1e-5"}, run_with(0.1)).min_lr, 1e-5 / 10);
+  EXPECT_EQ(resolve({"--resume", "--learning_rate=1e-2"}, run_with(0.5)).min_lr, 0.5e-3);
+  EXPECT_EQ(resolve({"--resume", "--learning_rate=1e-2", "--min_lr=1e-3"}, run_with(0.1)).min_lr,
+            1e-3);
 }
 
 // Once a run has begun, auto is what it began with, and so stays on another CPU.

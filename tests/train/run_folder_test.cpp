@@ -114,7 +114,7 @@ TEST_F(RunFolderTest, WhatIsNoPartOfARunIsNeverRemoved) {
   const std::vector<std::pair<std::string, std::string>> files = {
       {"best/precious", ""},
       {"last/model.safetensors", ""},
-      {"ckpt-12/precious", ""},
+      {"ckpt-000011/precious", ""},
       {"ckpt-000012", "a file"},
       {"pending-checkpoint/precious", ""},
       {"settings.json", "{\"editor\": true}"},
@@ -146,7 +146,38 @@ TEST_F(RunFolderTest, CleaningLeavesWhatIsNoCheckpoint) {
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000002", "ckpt-000003", "last", "lock"));
 }
 
-TEST_F(RunFolderTest, ResumeRemovesWhatACrashLeft) {
+TEST_F(RunFolderTest, CleaningLeavesNamesThatNoRunWrites) {
+  RunFolder folder = RunFolder::start(run(), false);
+  for (const char* name : {"ckpt-2", "ckpt-0000002", "ckpt-000002-1", "ckpt-000002-02"}) {
+    dir.write(std::string("run/") + name + "/model.safetensors", "");
+  }
+  save(folder, 3, true, "a");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-0000002", "ckpt-000002-02", "ckpt-000002-1",
+                                   "ckpt-000003", "ckpt-2", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, ACopyWithoutItsLinksIsNamed) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  fs::remove(run() / "last");
+  fs::copy(run() / "ckpt-000003", run() / "last");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.clean(); }),
+            (run() / "last").string() +
+                " is not a link, as a run's is: the folder was copied without its links");
+}
+
+// A checkpoint that cannot be read may be all that leads to an older one.
+TEST_F(RunFolderTest, ResumeRemovesNothing) {
+  {
+    RunFolder folder = RunFolder::start(run(), false);
+    save(folder, 3, true, "a");
+  }
+  fs::copy(run() / "ckpt-000003", run() / "ckpt-000009");
+  RunFolder::resume(run());
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000009", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
   {
     RunFolder folder = RunFolder::start(run(), false);
     save(folder, 3, true, "a");
@@ -156,7 +187,7 @@ TEST_F(RunFolderTest, ResumeRemovesWhatACrashLeft) {
   for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
     dir.write(std::string("run/") + name, "");
   }
-  RunFolder::resume(run());
+  RunFolder::resume(run()).clean();
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }
 

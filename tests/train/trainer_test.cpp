@@ -9,6 +9,7 @@
 #include <map>
 
 #include "engine/ops.h"
+#include "tests/error_text.h"
 #include "tests/temp_folder.h"
 #include "train/safetensors.h"
 
@@ -246,6 +247,45 @@ TEST_F(TrainerTest, ANonFiniteLossStopsTheRunAndKeepsTheCheckpoint) {
   } catch (const std::runtime_error& e) {
     EXPECT_THAT(e.what(), HasSubstr("is not finite at iteration "));
   }
+  for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
+    EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
+  }
+}
+
+// An evaluation finds it before the next step does, and would save it.
+TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e10;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  s.eval_interval = 1;
+  std::vector<std::string> warnings;
+  Log log;
+  TrainEvents events = log.events();
+  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  std::map<int64_t, double> val_losses;
+  events.on_eval = [&](const EvalMetrics& m) { val_losses[m.iter] = m.val_loss; };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  const std::string error =
+      error_text<std::runtime_error>([&] { Trainer(s, dataset, events).run(folder); });
+  EXPECT_THAT(warnings, testing::ElementsAre("a model whose loss is not finite is not saved"));
+  const std::string last = fs::read_symlink(run("a") / "last").string();
+  EXPECT_THAT(error, HasSubstr((run("a") / "last").string() + " holds the model before iteration " +
+                               last.substr(last.size() - 1)));
+  for (const auto& [iter, loss] : val_losses) {
+    EXPECT_EQ(std::isfinite(loss), iter <= last.back() - '0') << iter;
+  }
+}
+
+TEST_F(TrainerTest, ARunThatSkipsToItsEndWithoutAFiniteLossSavesNothing) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e30;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  s.skip_nonfinite = 100;
+  Log log;
+  EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
+            "the last checkpoint could not be saved");
   for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
     EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
   }

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""Standard streams that are full or closed, disks that are full.
+
+Usage: output_test.py FOLDER_OF_PROGRAMS Class.method
+"""
+import os
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from programs_test import BIN, TINY, Programs  # noqa: E402
+
+
+class Output(Programs):
+    def test_lost_output_is_an_error(self):
+        for program in ("train", "sample", "gradcheck"):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([BIN / program, "--help"], stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(r.returncode, 1, program)
+            self.assertIn(b"cannot write to the standard output", r.stderr)
+
+    def test_lost_output_is_told_once(self):
+        text = self.text("the quick brown fox " * 60)
+        with open("/dev/full", "wb") as full:
+            r = subprocess.run([BIN / "train", f"--data={text}", f"--out_dir={self.dir}/run", *TINY],
+                               stdout=full, stderr=subprocess.PIPE)
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.stderr, b"train: cannot write to the standard output; the training goes "
+                                   b"on without it\n")
+        self.assertEqual(self.sample(self.dir / "run", "--init_from=resume"),
+                         self.sample(self.dir / "run"))
+
+    def test_an_error_that_cannot_be_told_is_still_an_error(self):
+        run = self.train(self.text("the quick brown fox " * 60))
+        for command, status in ((["train", "--lr=3"], 2), (["sample", f"--out_dir={self.dir}/no"], 1),
+                                (["sample", f"--out_dir={run}", "--verbose",
+                                  "--max_new_tokens=2"], 0),
+                                (["gradcheck", "--lsit"], 2)):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([BIN / command[0], *command[1:]], stderr=full,
+                                   stdout=subprocess.DEVNULL)
+            self.assertEqual(r.returncode, status, command)
+
+    def test_a_warning_that_cannot_be_told_does_not_stop_a_run(self):
+        run = self.train(self.text("the quick brown fox " * 60))
+        (run / "trace.json").mkdir()
+        with open("/dev/full", "wb") as full:
+            r = subprocess.run([BIN / "train", *TINY, f"--out_dir={run}", "--profile=1",
+                                "--max_iters=9", "--resume"],
+                               stderr=full, stdout=subprocess.DEVNULL)
+        self.assertEqual(r.returncode, 0)
+
+    def test_closed_streams_are_not_taken_for_files(self):
+        text = self.text("the quick brown fox " * 60)
+        for streams in ((1,), (0, 1), (0, 1, 2), (2,)):
+            run = self.dir / f"run{len(streams)}{streams[0]}"
+            r = subprocess.run([BIN / "train", f"--data={text}", f"--out_dir={run}", *TINY,
+                                "--log_interval=1"], capture_output=True,
+                               preexec_fn=lambda: [os.close(stream) for stream in streams])
+            self.assertEqual(r.returncode, 0 if streams == (2,) else 1, r.stderr)
+            self.assertEqual((run / "lock").read_bytes(), b"")
+            self.assertEqual(len(self.metrics(run, "iter")), 4)
+
+    def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
+        disk = self.dir / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]
+        if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+            self.skipTest("cannot mount a small disk here")
+        self.addCleanup(subprocess.run, ["umount", disk])
+        text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+        r = self.run_program("train", f"--data={text}", f"--out_dir={disk}/run", "--n_layer=2",
+                             "--n_head=2", "--n_embd=64", "--block_size=8", "--batch_size=2",
+                             "--max_iters=20", "--eval_iters=1", "--log_interval=1")
+        message = r.stderr.decode()
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("No space left on device", message)
+        self.assertIn("the last checkpoint could not be saved", message)
+        self.assertLessEqual(len(message.splitlines()), 3)
+        self.assertEqual(sorted(os.listdir(disk / "run")), ["lock", "metrics.jsonl", "settings.json"])
+        self.assertEqual(len(self.metrics(disk / "run", "iter")), 21)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
