@@ -94,20 +94,20 @@ std::vector<std::string> checkpoints(const fs::path& path) {
   return names;
 }
 
-// The name that a link in the folder holds, "" without one.
-std::string link_target(const fs::path& link) {
+// Throws where something else than a link has its name.
+void check_is_link(const fs::path& link) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
-  if (error == std::errc::invalid_argument) {
+  if (target.empty() && error == std::errc::invalid_argument) {
     throw std::runtime_error(
-        fmt::format("{} is not a link, as a run's is: the folder was copied without its links",
+        fmt::format("{} is not a link, as a run's is: the folder was copied without its links; "
+                    "make it one again, as by ln -s ckpt-NNNNNN last",
                     shown_path(link)));
   }
   if (error && error != std::errc::no_such_file_or_directory) {
     throw std::runtime_error(
         fmt::format("cannot read the link {}: {}", shown_path(link), error.message()));
   }
-  return error ? std::string() : target.string();
 }
 
 void make_folders(const fs::path& path) {
@@ -210,13 +210,14 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
     }
   }
   const std::string sign = first_sign_of_a_run(path);
-  RunFolder folder = held ? std::move(*held) : RunFolder(path);
   if (!sign.empty() && !overwrite) {
+    const bool can_go_on = std::find(kOthers.begin(), kOthers.end(), sign) == kOthers.end();
     throw std::runtime_error(
-        fmt::format("{} holds a run already ({}); --resume goes on with it, --overwrite replaces "
-                    "it, another --out_dir leaves it",
-                    shown_path(path), sign));
+        fmt::format("{} holds a run already ({}); {}--overwrite replaces it, another --out_dir "
+                    "leaves it",
+                    shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
   }
+  RunFolder folder = held ? std::move(*held) : RunFolder(path);
   for (const std::string& name : names) {
     remove_path(path / name);
   }
@@ -224,16 +225,20 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
 }
 
 RunFolder RunFolder::resume(const fs::path& path) {
-  const fs::path last = find_checkpoint(path, "last");
-  RunFolder folder(path);
+  find_checkpoint(path, "last");
+  return RunFolder(path);
+}
+
+void RunFolder::settle() const {
+  const fs::path last = find_checkpoint(path_, "last");
   if (last.filename() != "last") {
     // A crash before the first checkpoint had its links.
-    if (!is_there(path / "best")) {
-      replace_link(path / "best", last.filename().string());
+    if (!is_there(path_ / "best")) {
+      replace_link(path_ / "best", last.filename().string());
     }
-    replace_link(path / "last", last.filename().string());
+    replace_link(path_ / "last", last.filename().string());
   }
-  return folder;
+  clean();
 }
 
 bool RunFolder::has_checkpoint() const {
@@ -245,9 +250,18 @@ void RunFolder::clean() const {
        {kPending, "settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
     remove_path(path_ / name);
   }
-  const std::set<std::string> kept{link_target(path_ / "last"), link_target(path_ / "best")};
+  for (const std::string& link : kLinks) {
+    check_is_link(path_ / link);
+  }
+  // Whether one of the links leads there, however it is written.
+  const auto is_kept = [this](const fs::path& checkpoint) {
+    std::error_code ignored;
+    return std::any_of(kLinks.begin(), kLinks.end(), [&](const std::string& link) {
+      return fs::equivalent(path_ / link, checkpoint, ignored);
+    });
+  };
   for (const std::string& name : checkpoints(path_)) {
-    if (kept.count(name) == 0 && is_a_runs(path_ / name)) {
+    if (!is_kept(path_ / name) && is_a_runs(path_ / name)) {
       remove_path(path_ / name);
     }
   }

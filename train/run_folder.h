@@ -19,8 +19,8 @@ class RunFolder {
   // something else; in a checkpoint; and where the folder cannot be written. A run that came to no
   // checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite);
-  // Opens the folder of a run to go on with. Nothing is removed: clean() is for when its checkpoint
-  // was read. Without a link `last` that leads somewhere the newest checkpoint gets it.
+  // Opens the folder of a run to go on with, and changes nothing: settle() does, when the
+  // checkpoint was read.
   static RunFolder resume(const std::filesystem::path& path);
 
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
@@ -40,7 +40,10 @@ class RunFolder {
   // Whether `last` leads to a checkpoint: someone may have removed the folder.
   bool has_checkpoint() const;
 
-  // Removes the checkpoints that neither link names, and what a crash or a failure left. Throws
+  // Gives find_checkpoint's checkpoint the links that lead nowhere, and cleans.
+  void settle() const;
+
+  // Removes the checkpoints that neither link leads to, and what a crash or a failure left. Throws
   // where `last` or `best` is no link.
   void clean() const;
 

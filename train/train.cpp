@@ -192,7 +192,7 @@ int train(const TrainSettings& settings) {
     RunFolder folder = RunFolder::resume(settings.out_dir);
     Trainer trainer =
         Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
-    folder.clean();
+    folder.settle();
     tell_of_decay(*out, stored.settings, settings);
     if (trainer.next_iter() > settings.max_iters) {
       out->info(

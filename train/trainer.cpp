@@ -197,7 +197,7 @@ void Trainer::regular_evaluation(Output& output) {
   const bool is_best = std::isfinite(result->val_loss) &&
                        (!state_.best_val_loss || result->val_loss < *state_.best_val_loss);
   unsaved_best_ = is_best ? result->val_loss : std::optional<double>();
-  is_finite_ = std::isfinite(result->train_loss) && std::isfinite(result->val_loss);
+  eval_is_finite_ = std::isfinite(result->train_loss) && std::isfinite(result->val_loss);
   attempt([&] {
     output.metrics.write(*result);
     output.metrics.sync();
@@ -249,8 +249,7 @@ void Trainer::step(Output& output) {
   const double learning_rate = schedule_.at(iter);
   const double mean_loss = accumulate_gradients();
   const double norm = in_scope("optimizer", [&] { return optim::grad_norm(model_->parameters()); });
-  is_finite_ = std::isfinite(mean_loss) && std::isfinite(norm);
-  if (is_finite_) {
+  if (std::isfinite(mean_loss) && std::isfinite(norm)) {
     optimizer_->set_learning_rate(learning_rate);
     in_scope("optimizer", [&] { optimizer_->step(optim::clip_factor(norm, settings_.grad_clip)); });
   } else {
@@ -259,6 +258,7 @@ void Trainer::step(Output& output) {
   model_->zero_grad();
   state_.next_iter = iter + 1;
   state_.eval_done = false;
+  eval_is_finite_ = true;
   unsaved_best_.reset();
 
   if (iter % settings_.log_interval == 0) {
@@ -323,6 +323,14 @@ void Trainer::warn(const std::string& message) const {
   }
 }
 
+bool Trainer::has_finite_loss() const {
+  const NoGradGuard no_grad;
+  model_->eval();
+  const double value = loss(batches_.at(data::Split::kTrain, state_.batch)).item();
+  model_->train();
+  return std::isfinite(value);
+}
+
 void Trainer::save(Output& output) {
   // Until it is saved it is not the best: a later one that beats only the older one must be kept.
   TrainerState state = state_;
@@ -330,8 +338,9 @@ void Trainer::save(Output& output) {
     state.best_val_loss = unsaved_best_;
   }
   const bool saved = attempt([&] {
-    if (!is_finite_) {
-      throw std::runtime_error("a model whose loss is not finite is not saved");
+    if (!eval_is_finite_ || !has_finite_loss()) {
+      throw std::runtime_error(fmt::format(
+          "the model before iteration {} is not saved: its loss is not finite", state.next_iter));
     }
     output.folder.save(state.next_iter, unsaved_best_.has_value(),
                        [this, &state](const std::filesystem::path& folder) {

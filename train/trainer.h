@@ -89,7 +89,10 @@ class Trainer {
   std::string first_nonfinite_op();
   // Tells of the profile, if one was measured, and ends it.
   void finish_profile(Output& output);
+  // Not a model whose loss is not finite: the one before it is worth more.
   void save(Output& output);
+  // Whether the loss of the model as it is now is finite, on the batch that comes next.
+  bool has_finite_loss() const;
   void save_if_changed(Output& output);
   bool is_saved(const RunFolder& folder) const;
   // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it was told
@@ -118,7 +121,7 @@ class Trainer {
   std::set<std::string> told_;
   // The loss of a best evaluation that no checkpoint holds yet.
   std::optional<double> unsaved_best_;
-  bool is_finite_ = true;  // whether the last loss and evaluation were; else nothing is saved
+  bool eval_is_finite_ = true;  // of the evaluation of the model as it is now, if there was one
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };
 

@@ -161,9 +161,33 @@ TEST_F(RunFolderTest, ACopyWithoutItsLinksIsNamed) {
   save(folder, 3, true, "a");
   fs::remove(run() / "last");
   fs::copy(run() / "ckpt-000003", run() / "last");
-  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.clean(); }),
-            (run() / "last").string() +
-                " is not a link, as a run's is: the folder was copied without its links");
+  EXPECT_EQ(
+      error_text<std::runtime_error>([&] { folder.clean(); }),
+      (run() / "last").string() +
+          " is not a link, as a run's is: the folder was copied without its links; make it one "
+          "again, as by ln -s ckpt-NNNNNN last");
+}
+
+TEST_F(RunFolderTest, ALinkMayBeWrittenInAnyWay) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  save(folder, 5, false, "b");
+  fs::remove(run() / "best");
+  fs::remove(run() / "last");
+  fs::create_symlink("./ckpt-000003/", run() / "best");
+  fs::create_symlink(run() / "ckpt-000005", run() / "last");
+  folder.settle();
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
+  dir.write("run/settings.json", kSettings);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(start_error(), run().string() +
+                                 " holds a run already (settings.json); --overwrite "
+                                 "replaces it, another --out_dir leaves it");
+  }
+  EXPECT_THAT(names(), ElementsAre("settings.json"));
 }
 
 // A checkpoint that cannot be read may be all that leads to an older one.
@@ -173,8 +197,9 @@ TEST_F(RunFolderTest, ResumeRemovesNothing) {
     save(folder, 3, true, "a");
   }
   fs::copy(run() / "ckpt-000003", run() / "ckpt-000009");
+  fs::remove(run() / "last");
   RunFolder::resume(run());
-  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000009", "last", "lock"));
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000009", "lock"));
 }
 
 TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
@@ -187,7 +212,7 @@ TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
   for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
     dir.write(std::string("run/") + name, "");
   }
-  RunFolder::resume(run()).clean();
+  RunFolder::resume(run()).settle();
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }
 
@@ -202,7 +227,7 @@ TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
   EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "best"); }),
             run().string() + " holds no checkpoint: best is not there");
   EXPECT_THAT(start_error(), HasSubstr("holds a run already (ckpt-000000)"));
-  RunFolder::resume(run());
+  RunFolder::resume(run()).settle();
   EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000000");
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
 }

@@ -268,7 +268,9 @@ TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
   RunFolder folder = RunFolder::start(run("a"), false);
   const std::string error =
       error_text<std::runtime_error>([&] { Trainer(s, dataset, events).run(folder); });
-  EXPECT_THAT(warnings, testing::ElementsAre("a model whose loss is not finite is not saved"));
+  EXPECT_THAT(warnings,
+              testing::ElementsAre("the model before iteration 1 is not saved: its loss is "
+                                   "not finite"));
   const std::string last = fs::read_symlink(run("a") / "last").string();
   EXPECT_THAT(error, HasSubstr((run("a") / "last").string() + " holds the model before iteration " +
                                last.substr(last.size() - 1)));
@@ -279,7 +281,7 @@ TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
 
 TEST_F(TrainerTest, ARunThatSkipsToItsEndWithoutAFiniteLossSavesNothing) {
   TrainSettings s = tiny();
-  s.learning_rate = 1e30;
+  s.learning_rate = 1e10;
   s.grad_clip = 0;
   s.decay_lr = false;
   s.skip_nonfinite = 100;
@@ -289,6 +291,30 @@ TEST_F(TrainerTest, ARunThatSkipsToItsEndWithoutAFiniteLossSavesNothing) {
   for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
     EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
   }
+}
+
+// Nothing looks at the model that the last update makes but the save.
+TEST_F(TrainerTest, AnUpdateThatBreaksTheModelIsNotSavedAtTheEnd) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e10;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  s.max_iters = 0;
+  Log log;
+  EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
+            "the last checkpoint could not be saved");
+  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000000");
+}
+
+TEST_F(TrainerTest, AnUpdateThatIsPassedOverAtTheEndIsNoFault) {
+  TrainSettings s = tiny();
+  s.learning_rate = 1e30;  // finite losses, but no finite gradients
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  s.skip_nonfinite = 100;
+  Log log;
+  EXPECT_EQ(train("a", s, log), StopReason::kFinished);
+  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
 }
 
 TEST_F(TrainerTest, NonFiniteUpdatesAreNamedAndSkippedUpToTheLimit) {
