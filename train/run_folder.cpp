@@ -253,11 +253,11 @@ void RunFolder::clean() const {
   for (const std::string& link : kLinks) {
     check_is_link(path_ / link);
   }
-  // Whether one of the links leads there, however it is written.
+  // Whether one of the links leads there, however it is written, or may.
   const auto is_kept = [this](const fs::path& checkpoint) {
-    std::error_code ignored;
     return std::any_of(kLinks.begin(), kLinks.end(), [&](const std::string& link) {
-      return fs::equivalent(path_ / link, checkpoint, ignored);
+      std::error_code error;
+      return fs::equivalent(path_ / link, checkpoint, error) || error;
     });
   };
   for (const std::string& name : checkpoints(path_)) {

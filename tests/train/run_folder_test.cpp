@@ -180,6 +180,16 @@ TEST_F(RunFolderTest, ALinkMayBeWrittenInAnyWay) {
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
 }
 
+TEST_F(RunFolderTest, NothingIsRemovedWhereALinkCannotBeFollowed) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  save(folder, 5, false, "b");
+  fs::remove(run() / "best");
+  fs::create_symlink("best", run() / "best");  // a loop
+  folder.clean();
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
+}
+
 TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
   dir.write("run/settings.json", kSettings);
   for (int i = 0; i < 2; ++i) {
