@@ -31,9 +31,8 @@ void check_finite(const Tensor& x) {
                        [](S value) { return std::isfinite(value); });
   });
   if (!finite) {
-    throw std::runtime_error(
-        "non-finite logits: the model's weights hold a NaN, an "
-        "infinity or overflowing numbers");
+    throw NonFiniteLogits(
+        "non-finite logits: the model's weights hold a NaN, an infinity or overflowing numbers");
   }
 }
 

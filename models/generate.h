@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "engine/generator.h"
@@ -18,10 +19,16 @@ struct SamplingOptions {
   double top_p = 1;
 };
 
+// A logit is NaN or infinite.
+class NonFiniteLogits : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // Probabilities of the next id, 0 for ids that the options leave out.
 //   logits (B, V) -> (B, V), rows that sum to 1, in logits' dtype (float32 for bfloat16).
-// Throws std::runtime_error "non-finite logits" where a logit is NaN or infinite, and
-// std::invalid_argument for a temperature < 0 or not finite, top_k < 0, or top_p outside [0, 1].
+// Throws NonFiniteLogits where a logit is, and std::invalid_argument for a temperature < 0 or not
+// finite, top_k < 0, or top_p outside [0, 1].
 Tensor next_probabilities(const Tensor& logits, const SamplingOptions& options);
 
 // Told of each new column (B) of ids as it is drawn; false ends the generation early.

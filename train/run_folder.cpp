@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "train/console.h"
+
 namespace chargrad::train {
 
 namespace fs = std::filesystem;
@@ -92,6 +94,12 @@ std::vector<std::string> checkpoints(const fs::path& path) {
   std::transform(found.begin(), found.end(), names.begin(),
                  [](const auto& checkpoint) { return checkpoint.second; });
   return names;
+}
+
+// Whether there is a folder at the end of the link.
+bool leads_somewhere(const fs::path& link) {
+  std::error_code error;
+  return fs::is_directory(link, error);
 }
 
 // Throws where something else than a link has its name.
@@ -229,23 +237,36 @@ RunFolder RunFolder::resume(const fs::path& path) {
   return RunFolder(path);
 }
 
-void RunFolder::settle() const {
+void RunFolder::settle(bool has_best) const {
   const fs::path last = find_checkpoint(path_, "last");
+  const std::vector<std::string> names = checkpoints(path_);
+  const bool is_alone = names.size() == 1;
+  if (has_best && !is_alone && !leads_somewhere(path_ / "best")) {
+    throw std::runtime_error(
+        fmt::format("{} leads to no checkpoint, and one of {} may be the best; point it there, as "
+                    "by ln -sfn {} {}",
+                    shown_path(path_ / "best"), fmt::join(names, ", "), names.back(),
+                    shell_word((path_ / "best").string())));
+  }
   if (last.filename() != "last") {
     // A crash before the first checkpoint had its links.
-    if (!is_there(path_ / "best")) {
+    if (is_alone && !is_there(path_ / "best")) {
       replace_link(path_ / "best", last.filename().string());
     }
     replace_link(path_ / "last", last.filename().string());
   }
-  clean();
+  clean(false);
 }
 
 bool RunFolder::has_checkpoint() const {
   return is_there(path_ / "last" / "model.safetensors");
 }
 
-void RunFolder::clean() const {
+bool RunFolder::has_best() const {
+  return leads_somewhere(path_ / "best");
+}
+
+void RunFolder::clean(bool has_best) const {
   for (const char* name :
        {kPending, "settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
     remove_path(path_ / name);
@@ -253,11 +274,14 @@ void RunFolder::clean() const {
   for (const std::string& link : kLinks) {
     check_is_link(path_ / link);
   }
-  // Whether one of the links leads there, however it is written, or may.
+  if (!leads_somewhere(path_ / "last") || (has_best && !leads_somewhere(path_ / "best"))) {
+    return;  // any checkpoint may be the one that it led to
+  }
+  // Whether one of the links leads there, however it is written.
   const auto is_kept = [this](const fs::path& checkpoint) {
     return std::any_of(kLinks.begin(), kLinks.end(), [&](const std::string& link) {
       std::error_code error;
-      return fs::equivalent(path_ / link, checkpoint, error) || error;
+      return fs::equivalent(path_ / link, checkpoint, error);
     });
   };
   for (const std::string& name : checkpoints(path_)) {
@@ -267,9 +291,16 @@ void RunFolder::clean() const {
   }
 }
 
-void RunFolder::write_settings(const std::string& text) {
+void RunFolder::set_settings(const std::string& text) {
   settings_ = text;
-  replace_file(settings_file(path_), text);
+  settings_are_written_ = false;
+}
+
+void RunFolder::write_settings() {
+  if (!settings_are_written_) {
+    replace_file(settings_file(path_), settings_);
+    settings_are_written_ = true;
+  }
 }
 
 // Where the folder is no longer the one that was locked, locks the one that is there.
@@ -278,14 +309,13 @@ void RunFolder::hold() {
     return;
   }
   lock_ = std::make_unique<FolderLock>(path_);
-  if (!settings_.empty()) {
-    replace_file(settings_file(path_), settings_);
-  }
+  settings_are_written_ = settings_.empty();
 }
 
 void RunFolder::save(int64_t next_iter, bool is_best,
                      const std::function<void(const fs::path&)>& write) {
   hold();
+  write_settings();
   const fs::path pending = path_ / kPending;
   remove_path(pending);
   std::error_code error;

@@ -27,8 +27,9 @@ class RunFolder {
   std::filesystem::path trace_file() const { return path_ / "trace.json"; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Makes this text the run's settings.json, in one step.
-  void write_settings(const std::string& text);
+  // The text of settings.json, which the next save or write_settings() writes, in one step.
+  void set_settings(const std::string& text);
+  void write_settings();
 
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
   // ckpt-NNNNNN of the iteration that comes next, and points `last`, and with is_best also `best`,
@@ -40,12 +41,17 @@ class RunFolder {
   // Whether `last` leads to a checkpoint: someone may have removed the folder.
   bool has_checkpoint() const;
 
-  // Gives find_checkpoint's checkpoint the links that lead nowhere, and cleans.
-  void settle() const;
+  // Whether `best` leads to a checkpoint.
+  bool has_best() const;
 
-  // Removes the checkpoints that neither link leads to, and what a crash or a failure left. Throws
-  // where `last` or `best` is no link.
-  void clean() const;
+  // Points `last` to find_checkpoint's checkpoint if it leads nowhere, `best` too if that is the
+  // only one and there is no link, and cleans. has_best: the run has had a best checkpoint. Throws,
+  // and changes nothing, where it is not clear which one that is.
+  void settle(bool has_best) const;
+
+  // Removes the checkpoints that neither link leads to, and what a crash or a failure left; no
+  // checkpoint where `last`, or with has_best `best`, leads nowhere. Throws where one is no link.
+  void clean(bool has_best) const;
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
@@ -54,6 +60,7 @@ class RunFolder {
   std::filesystem::path path_;
   std::unique_ptr<FolderLock> lock_;
   std::string settings_;
+  bool settings_are_written_ = true;
 };
 
 // The settings.json of the run folder `path`.

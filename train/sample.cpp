@@ -111,11 +111,15 @@ int sample(const SampleSettings& settings) {
   manual_seed(static_cast<uint64_t>(settings.seed));
   const AutocastGuard autocast(settings.dtype == "bfloat16" ? kBFloat16 : kFloat32);
   const int64_t together = samples_together(settings, loaded.vocab.size());
-  for (int64_t i = 0; i < settings.num_samples; i += together) {
-    if (i > 0) {
-      show(kSeparator);
+  try {
+    for (int64_t i = 0; i < settings.num_samples; i += together) {
+      if (i > 0) {
+        show(kSeparator);
+      }
+      write_samples(loaded, settings, prompt, std::min(together, settings.num_samples - i));
     }
-    write_samples(loaded, settings, prompt, std::min(together, settings.num_samples - i));
+  } catch (const NonFiniteLogits& error) {
+    throw std::runtime_error(fmt::format("{}: {}", shown_path(checkpoint), error.what()));
   }
   return 0;
 }

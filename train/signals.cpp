@@ -22,7 +22,7 @@ void on_signal(int signal) {
 // A second after the first signal, where the step takes so long.
 void on_alarm(int /*signal*/) {
   constexpr std::string_view kHeard =
-      "train: stopping after this step, which is saved then; another signal stops at once\n";
+      "train: stopping once the run is saved; another signal stops at once\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard.data(), kHeard.size());
 }
 

@@ -68,8 +68,16 @@ void tell_of_other_kernels(spdlog::logger& out, const RunSettings& stored, const
 void tell_of_lost_link(spdlog::logger& out, const std::string& out_dir) {
   const std::filesystem::path found = find_checkpoint(out_dir, "last");
   if (found.filename() != "last") {
-    out.info("{}/last leads to no checkpoint: going on from the newest, {}", out_dir,
+    out.info("{}/last leads to no checkpoint: going on from the newest, {}", shown_path(out_dir),
              found.filename().string());
+  }
+}
+
+void forget_lost_best(spdlog::logger& out, const RunFolder& folder, Trainer& trainer) {
+  if (trainer.best_val_loss() && !folder.has_best()) {
+    out.info("{} leads to no checkpoint: the next evaluation is the best",
+             shown_path(folder.path() / "best"));
+    trainer.forget_best();
   }
 }
 
@@ -143,19 +151,29 @@ int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& tr
                           : trainer.next_iter() == 0
                               ? "time is up before the first iteration"
                               : fmt::format("time is up at iteration {}", trainer.next_iter() - 1);
+  const std::filesystem::path run = settings.out_dir;
   std::error_code ignored;
-  const bool has_best =
-      std::filesystem::exists(std::filesystem::path(settings.out_dir) / "best", ignored);
-  out.info("{}; {}/last {} the model; sample --out_dir={}", end, dir,
-           has_best ? fmt::format("and {}/best hold", dir) : "holds", dir);
+  const bool has_best = std::filesystem::exists(run / "best", ignored);
+  // A run too short for a second evaluation.
+  const bool best_is_untrained =
+      trainer.next_iter() > 0 &&
+      std::filesystem::equivalent(run / "best", run / "ckpt-000000", ignored);
+  out.info("{}; {}/last {} the model; sample --out_dir={}{}", end, dir,
+           has_best ? fmt::format("and {}/best hold", dir) : "holds", dir,
+           best_is_untrained ? " --checkpoint=last" : "");
   return 0;
 }
 
 int run_in(RunFolder& folder, spdlog::logger& out, const Text& text, Trainer& trainer) {
   const TrainSettings& settings = text.described.settings;
-  folder.write_settings(run_settings_text(text.described));
+  folder.set_settings(run_settings_text(text.described));
+  if (!settings.resume) {
+    folder.write_settings();  // of a run that goes on only when it has come further
+  }
   print_start(out, settings, text, trainer);
-  return finish(out, settings, trainer, trainer.run(folder));
+  const StopReason reason = trainer.run(folder);
+  folder.write_settings();
+  return finish(out, settings, trainer, reason);
 }
 
 int train(const TrainSettings& settings) {
@@ -172,6 +190,9 @@ int train(const TrainSettings& settings) {
     tell_of_other_kernels(*out, stored, text.described);
   }
   const TrainEvents events = console_events(out);
+  if (settings.resume) {
+    tell_of_lost_link(*out, settings.out_dir);
+  }
   if (settings.eval_only) {
     Trainer trainer = settings.resume
                           ? Trainer::resume(settings, text.dataset,
@@ -188,11 +209,11 @@ int train(const TrainSettings& settings) {
 
   watch_signals();
   if (settings.resume) {
-    tell_of_lost_link(*out, settings.out_dir);
     RunFolder folder = RunFolder::resume(settings.out_dir);
     Trainer trainer =
         Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
-    folder.settle();
+    folder.settle(trainer.best_val_loss().has_value());
+    forget_lost_best(*out, folder, trainer);
     tell_of_decay(*out, stored.settings, settings);
     if (trainer.next_iter() > settings.max_iters) {
       out->info(

@@ -136,7 +136,7 @@ StopReason Trainer::run(RunFolder& folder) {
   save_if_changed(output);
   finish_profile(output);
   if (!is_saved(folder)) {
-    throw std::runtime_error("the last checkpoint could not be saved");
+    throw std::runtime_error("the last checkpoint could not be saved" + what_is_kept(folder));
   }
   if (!metrics_are_whole) {
     throw std::runtime_error(fmt::format("the last lines of {} could not be written",
@@ -278,13 +278,17 @@ void Trainer::handle_nonfinite(double mean_loss, double norm, const RunFolder& f
       "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}{}",
       state_.next_iter, unsigned_nan(mean_loss), unsigned_nan(norm), first_nonfinite_op());
   if (skipped_ >= settings_.skip_nonfinite) {
-    const std::string kept = saved_ ? fmt::format("; {} holds the model before iteration {}",
-                                                  (folder.path() / "last").string(), saved_->first)
-                                    : std::string();
-    throw std::runtime_error(message + kept + "; a lower --learning_rate may help");
+    throw std::runtime_error(message + what_is_kept(folder) + "; a lower --learning_rate may help");
   }
   ++skipped_;
   warn(message + "; the update is passed over");
+}
+
+std::string Trainer::what_is_kept(const RunFolder& folder) const {
+  return saved_ && folder.has_checkpoint()
+             ? fmt::format("; {} holds the model before iteration {}",
+                           shown_path(folder.path() / "last"), saved_->first)
+             : std::string();
 }
 
 // Runs the iteration's forward and backward passes again, with checks after each op.
@@ -353,7 +357,7 @@ void Trainer::save(Output& output) {
     unsaved_best_.reset();
     told_.clear();
     saved_ = {state_.next_iter, state_.eval_done};
-    attempt([&] { output.folder.clean(); });
+    attempt([&] { output.folder.clean(state_.best_val_loss.has_value()); });
   }
 }
 

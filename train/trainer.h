@@ -61,6 +61,10 @@ class Trainer {
 
   int64_t next_iter() const { return state_.next_iter; }
   bool eval_done() const { return state_.eval_done; }
+  // The lowest validation loss of a regular evaluation that was saved, if there was one.
+  std::optional<double> best_val_loss() const { return state_.best_val_loss; }
+  // Makes the next evaluation the best one: the best checkpoint is lost.
+  void forget_best() { state_.best_val_loss.reset(); }
   const LanguageModel& model() const { return *model_; }
 
  private:
@@ -87,6 +91,8 @@ class Trainer {
   // Says what was not finite, naming the first op that made it; throws if that is once too often.
   void handle_nonfinite(double mean_loss, double norm, const RunFolder& folder);
   std::string first_nonfinite_op();
+  // What `last` holds, for the end of a message.
+  std::string what_is_kept(const RunFolder& folder) const;
   // Tells of the profile, if one was measured, and ends it.
   void finish_profile(Output& output);
   // Not a model whose loss is not finite: the one before it is worth more.

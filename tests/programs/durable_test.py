@@ -124,10 +124,44 @@ class Endurance(Programs):
         self.train(self.file)
         (self.run_folder / "last").unlink()
         (self.run_folder / "last").symlink_to("ckpt-000009")
+        notice = (f"{self.run_folder}/last leads to no checkpoint: going on from the newest, "
+                  "ckpt-000004")
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--eval_only")
+        self.assertIn(notice, r.stdout.decode())
         r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=5")
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertIn(f"{self.run_folder}/last leads to no checkpoint: going on from the newest, "
-                      "ckpt-000004", r.stdout.decode())
+        self.assertIn(notice, r.stdout.decode())
+
+    def test_a_best_that_is_lost(self):
+        self.train(self.file, "--eval_interval=2", "--learning_rate=1e-9", "--min_lr=1e-9")
+        best = self.run_folder / "best"
+        shutil.copytree(self.run_folder / "ckpt-000004", self.run_folder / "ckpt-000001")
+        best.unlink()
+        before = sorted(os.listdir(self.run_folder))
+        resume = ["train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=8"]
+        message = self.fails(*resume)
+        self.assertIn(f"{best} leads to no checkpoint, and one of ckpt-000001, ", message)
+        self.assertEqual(sorted(os.listdir(self.run_folder)), before)
+        for name in before:  # what is lost for good
+            if name.startswith("ckpt-") and name != os.readlink(self.run_folder / "last"):
+                shutil.rmtree(self.run_folder / name)
+        r = self.run_program(*resume)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn(f"{best} leads to no checkpoint: the next evaluation is the best",
+                      r.stdout.decode())
+        self.assertTrue(best.exists())
+
+    def test_settings_of_a_run_that_did_not_go_on(self):
+        self.train(self.file)
+        before = (self.run_folder / "settings.json").read_bytes()
+        message = self.fails("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=50",
+                             "--learning_rate=1e30", "--grad_clip=0", "--eval_interval=1000")
+        self.assertIn("is not finite at iteration", message)
+        self.assertEqual((self.run_folder / "settings.json").read_bytes(), before)
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=5")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        stored = json.loads((self.run_folder / "settings.json").read_text())["settings"]
+        self.assertEqual(stored["max_iters"], 5)
 
     def test_a_checkpoint_that_cannot_be_read_removes_none(self):
         self.train(self.file)

@@ -63,6 +63,15 @@ class Output(Programs):
             self.assertEqual((run / "lock").read_bytes(), b"")
             self.assertEqual(len(self.metrics(run, "iter")), 4)
 
+    def test_a_short_run_names_the_checkpoint_to_sample(self):
+        text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
+        for interval, flag in ((1000, " --checkpoint=last"), (2, "")):
+            run = self.dir / f"run{interval}"
+            r = self.run_program("train", f"--data={text}", f"--out_dir={run}", *TINY,
+                                 f"--eval_interval={interval}", "--learning_rate=0.1")
+            self.assertTrue(r.stdout.decode().endswith(f"; sample --out_dir={run}{flag}\n"),
+                            r.stdout)
+
     def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
         disk = self.dir / "disk"
         disk.mkdir()

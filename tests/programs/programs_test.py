@@ -319,8 +319,8 @@ class Loop(Programs):
         self.addCleanup(p.kill)
         self.wait_for(self.dir / "run", 1)  # the evaluation
         p.send_signal(signal.SIGINT)
-        self.assertEqual(p.stderr.readline(), b"train: stopping after this step, which is saved "
-                                              b"then; another signal stops at once\n")
+        self.assertEqual(p.stderr.readline(), b"train: stopping once the run is saved; another "
+                                              b"signal stops at once\n")
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.wait(), 130)
 

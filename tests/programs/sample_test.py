@@ -122,7 +122,8 @@ class Sampling(Programs):
         data[-4:] = b"\xff\xff\xff\xff"
         path.write_bytes(bytes(data))
         message = self.fails("sample", f"--out_dir={self.run_folder}", "--checkpoint=last")
-        self.assertTrue(message.startswith("sample: non-finite logits: the model's weights"), message)
+        self.assertTrue(message.startswith(
+            f"sample: {self.run_folder}/last: non-finite logits: the model's weights"), message)
 
     def test_missing_run(self):
         self.assertIn("nowhere", self.fails("sample", f"--out_dir={self.dir}/nowhere"))

@@ -63,7 +63,8 @@ class CorruptionTest : public testing::TestWithParam<const char*> {
     RunSettings run;
     run.settings = tiny();
     run.data_path = dir.path("text");
-    folder.write_settings(run_settings_text(run));
+    folder.set_settings(run_settings_text(run));
+    folder.write_settings();
     Trainer trainer(tiny(), dataset, {});
     trainer.run(folder);
     checkpoint = fs::path(dir.path("run")) / fs::read_symlink(dir.path("run/last"));

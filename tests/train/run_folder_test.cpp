@@ -28,7 +28,7 @@ class RunFolderTest : public testing::Test {
   static void save(RunFolder& folder, int64_t next_iter, bool is_best, const std::string& text) {
     folder.save(next_iter, is_best,
                 [&text](const fs::path& path) { write_file(path / "model.safetensors", text); });
-    folder.clean();
+    folder.clean(true);
   }
 
   std::vector<std::string> names() const {
@@ -82,7 +82,8 @@ TEST_F(RunFolderTest, TwoRunsInOneFolderAreRefused) {
 TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    folder.write_settings(kSettings);
+    folder.set_settings(kSettings);
+    folder.write_settings();
     save(folder, 3, true, "a");
   }
   dir.write("run/mine.txt", "stays");
@@ -96,7 +97,8 @@ TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
 TEST_F(RunFolderTest, WhatCameToNoCheckpointIsNoRun) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    folder.write_settings(kSettings);
+    folder.set_settings(kSettings);
+    folder.write_settings();
     dir.write("run/metrics.jsonl", "{\"kind\":\"iter\"}\n");
     fs::create_directory(run() / "pending-checkpoint");
   }
@@ -162,7 +164,7 @@ TEST_F(RunFolderTest, ACopyWithoutItsLinksIsNamed) {
   fs::remove(run() / "last");
   fs::copy(run() / "ckpt-000003", run() / "last");
   EXPECT_EQ(
-      error_text<std::runtime_error>([&] { folder.clean(); }),
+      error_text<std::runtime_error>([&] { folder.clean(true); }),
       (run() / "last").string() +
           " is not a link, as a run's is: the folder was copied without its links; make it one "
           "again, as by ln -s ckpt-NNNNNN last");
@@ -176,7 +178,7 @@ TEST_F(RunFolderTest, ALinkMayBeWrittenInAnyWay) {
   fs::remove(run() / "last");
   fs::create_symlink("./ckpt-000003/", run() / "best");
   fs::create_symlink(run() / "ckpt-000005", run() / "last");
-  folder.settle();
+  folder.settle(true);
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
 }
 
@@ -186,8 +188,62 @@ TEST_F(RunFolderTest, NothingIsRemovedWhereALinkCannotBeFollowed) {
   save(folder, 5, false, "b");
   fs::remove(run() / "best");
   fs::create_symlink("best", run() / "best");  // a loop
-  folder.clean();
+  folder.clean(true);
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
+}
+
+// The best checkpoint is among those that no link leads to: none is removed, none takes its name.
+TEST_F(RunFolderTest, ALostBestIsNotGuessed) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  save(folder, 5, false, "b");
+  for (const bool dangles : {false, true}) {
+    fs::remove(run() / "best");
+    if (dangles) {
+      fs::create_symlink("ckpt-000004", run() / "best");
+    }
+    const auto before = names();
+    const std::string best = (run() / "best").string();
+    EXPECT_EQ(error_text<std::runtime_error>([&] { folder.settle(true); }),
+              best +
+                  " leads to no checkpoint, and one of ckpt-000003, ckpt-000005 may be the best; "
+                  "point it there, as by ln -sfn ckpt-000005 " +
+                  best);
+    folder.clean(true);
+    EXPECT_EQ(names(), before);
+    EXPECT_FALSE(folder.has_best());
+  }
+  fs::remove(run() / "best");
+  folder.settle(false);  // a run without a best checkpoint yet
+  EXPECT_THAT(names(), ElementsAre("ckpt-000005", "last", "lock"));
+}
+
+TEST_F(RunFolderTest, NoCheckpointIsRemovedWhileLastLeadsNowhere) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  save(folder, 5, false, "b");
+  fs::remove(run() / "last");
+  const auto before = names();
+  folder.clean(true);
+  EXPECT_EQ(names(), before);
+}
+
+TEST_F(RunFolderTest, TheOnlyCheckpointIsNotCalledTheBestThatIsLost) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, true, "a");
+  save(folder, 5, false, "b");
+  fs::remove_all(run() / "ckpt-000003");
+  folder.settle(true);
+  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
+  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000005");
+}
+
+TEST_F(RunFolderTest, SettingsComeWithTheSaveAfterThem) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.set_settings("{}\n");
+  EXPECT_FALSE(fs::exists(run() / "settings.json"));
+  save(folder, 3, true, "a");
+  EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
 }
 
 TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
@@ -222,7 +278,7 @@ TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
   for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
     dir.write(std::string("run/") + name, "");
   }
-  RunFolder::resume(run()).settle();
+  RunFolder::resume(run()).settle(true);
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }
 
@@ -237,7 +293,7 @@ TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
   EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "best"); }),
             run().string() + " holds no checkpoint: best is not there");
   EXPECT_THAT(start_error(), HasSubstr("holds a run already (ckpt-000000)"));
-  RunFolder::resume(run()).settle();
+  RunFolder::resume(run()).settle(true);
   EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000000");
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
 }
@@ -263,7 +319,7 @@ TEST_F(RunFolderTest, CheckpointsAreOrderedByIterationAndTurn) {
 
 TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
   RunFolder folder = RunFolder::start(run(), false);
-  folder.write_settings("{}\n");
+  folder.set_settings("{}\n");
   save(folder, 0, true, "a");
   fs::remove_all(run());
   EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 5, false, "b"); }),

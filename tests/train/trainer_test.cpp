@@ -47,6 +47,15 @@ TrainSettings tiny() {
   return s;
 }
 
+// Updates so large that the model overflows: at 1e10 its losses, at 1e30 its gradients only.
+TrainSettings diverging(double learning_rate) {
+  TrainSettings s = tiny();
+  s.learning_rate = learning_rate;
+  s.grad_clip = 0;
+  s.decay_lr = false;
+  return s;
+}
+
 // Losses by iteration, as they were reported.
 struct Log {
   std::map<int64_t, double> iters;
@@ -88,6 +97,12 @@ class TrainerTest : public testing::Test {
           dir.read(name + "/last/" + entry.path().filename().string());
     }
     return files;
+  }
+
+  void expect_finite_weights(const std::string& name) const {
+    for (const auto& [key, x] : read_safetensors(run(name) / "last/model.safetensors").tensors) {
+      EXPECT_TRUE(std::isfinite(sum(x).item())) << key;
+    }
   }
 
   TempFolder dir;
@@ -236,28 +251,16 @@ TEST_F(TrainerTest, DropoutIsOffInEvaluationAndOnAfterIt) {
 }
 
 TEST_F(TrainerTest, ANonFiniteLossStopsTheRunAndKeepsTheCheckpoint) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e30;
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e30);
   Log log;
-  try {
-    train("a", s, log);
-    ADD_FAILURE();
-  } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("is not finite at iteration "));
-  }
-  for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
-    EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
-  }
+  EXPECT_THAT(error_text<std::runtime_error>([&] { train("a", s, log); }),
+              HasSubstr("is not finite at iteration "));
+  expect_finite_weights("a");
 }
 
 // An evaluation finds it before the next step does, and would save it.
 TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e10;
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e10);
   s.eval_interval = 1;
   std::vector<std::string> warnings;
   Log log;
@@ -280,37 +283,28 @@ TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
 }
 
 TEST_F(TrainerTest, ARunThatSkipsToItsEndWithoutAFiniteLossSavesNothing) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e10;
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e10);
   s.skip_nonfinite = 100;
   Log log;
   EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
-            "the last checkpoint could not be saved");
-  for (const auto& [name, x] : read_safetensors(run("a") / "last" / "model.safetensors").tensors) {
-    EXPECT_TRUE(std::isfinite(sum(x).item())) << name;
-  }
+            "the last checkpoint could not be saved; " + (run("a") / "last").string() +
+                " holds the model before iteration 0");
+  expect_finite_weights("a");
 }
 
 // Nothing looks at the model that the last update makes but the save.
 TEST_F(TrainerTest, AnUpdateThatBreaksTheModelIsNotSavedAtTheEnd) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e10;
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e10);
   s.max_iters = 0;
   Log log;
   EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
-            "the last checkpoint could not be saved");
+            "the last checkpoint could not be saved; " + (run("a") / "last").string() +
+                " holds the model before iteration 0");
   EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000000");
 }
 
 TEST_F(TrainerTest, AnUpdateThatIsPassedOverAtTheEndIsNoFault) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e30;  // finite losses, but no finite gradients
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e30);  // finite losses, but no finite gradients
   s.skip_nonfinite = 100;
   Log log;
   EXPECT_EQ(train("a", s, log), StopReason::kFinished);
@@ -318,10 +312,7 @@ TEST_F(TrainerTest, AnUpdateThatIsPassedOverAtTheEndIsNoFault) {
 }
 
 TEST_F(TrainerTest, NonFiniteUpdatesAreNamedAndSkippedUpToTheLimit) {
-  TrainSettings s = tiny();
-  s.learning_rate = 1e30;
-  s.grad_clip = 0;
-  s.decay_lr = false;
+  TrainSettings s = diverging(1e30);
   s.skip_nonfinite = 2;
   std::vector<std::string> warnings;
   Log log;
@@ -363,12 +354,8 @@ TEST_F(TrainerTest, AFailedLastSaveIsAnErrorAndTheOldCheckpointRemains) {
   };
   RunFolder folder = RunFolder::start(run("a"), false);
   Trainer trainer(tiny(), dataset, events);
-  try {
-    trainer.run(folder);
-    ADD_FAILURE();
-  } catch (const std::runtime_error& e) {
-    EXPECT_STREQ(e.what(), "the last checkpoint could not be saved");
-  }
+  EXPECT_EQ(error_text<std::runtime_error>([&] { trainer.run(folder); }),
+            "the last checkpoint could not be saved");
   EXPECT_EQ(fs::read_symlink(run("gone") / "last"), "ckpt-000010");
   read_model(run("gone") / "last");
 }
@@ -400,6 +387,22 @@ TEST_F(TrainerTest, WhatCouldNotBeSavedIsNotTheBest) {
   const int64_t best = std::min_element(losses.begin(), losses.end(), less)->first;
   EXPECT_EQ(fs::read_symlink(run("a") / "best"), fmt::format("ckpt-{:06}", failing));
   EXPECT_EQ(fs::read_symlink(run("b") / "best"), fmt::format("ckpt-{:06}", best));
+}
+
+TEST_F(TrainerTest, ALostBestIsFollowedByTheNextEvaluation) {
+  Log log;
+  TrainSettings s = tiny();
+  s.max_iters = 4;
+  train("a", s, log);
+  s.learning_rate = s.min_lr = 0.5;  // no later evaluation is as good
+  s.max_iters = 5;
+  RunFolder folder = RunFolder::resume(run("a"));
+  Trainer trainer = Trainer::resume(s, dataset, find_checkpoint(run("a"), "last"), log.events());
+  EXPECT_TRUE(trainer.best_val_loss());
+  fs::remove(run("a") / "best");
+  trainer.forget_best();
+  trainer.run(folder);
+  EXPECT_EQ(fs::read_symlink(run("a") / "best"), "ckpt-000005");
 }
 
 TEST_F(TrainerTest, DropoutBatchSizeAndDtypeMayChangeOnResume) {
@@ -437,12 +440,10 @@ TEST_F(TrainerTest, ResumeRefusesAnotherModelAndAnotherVocabulary) {
   wider.n_embd = 32;
   EXPECT_THROW(resume("a", wider, log), std::runtime_error);
   const data::Dataset other = data::Dataset::load(dir.write("other", some_text() + "#"));
-  try {
+  const auto resume_with_other = [&] {
     Trainer::resume(tiny(), other, find_checkpoint(run("a"), "last"), {});
-    ADD_FAILURE();
-  } catch (const std::runtime_error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("symbols are not the"));
-  }
+  };
+  EXPECT_THAT(error_text<std::runtime_error>(resume_with_other), HasSubstr("symbols are not the"));
 }
 
 TEST_F(TrainerTest, MemoryStaysFlatOverSteps) {
