@@ -50,7 +50,12 @@ std::string take_value(const Program& program, const Setting& setting,
                        const std::vector<std::string>& words, size_t& at) {
   const size_t equals = words[at].find('=');
   if (equals != std::string::npos) {
-    return words[at].substr(equals + 1);
+    std::string value = words[at].substr(equals + 1);
+    if (value.empty() && setting.value_is_optional() && !setting.is_switch) {
+      throw UsageError(fmt::format("{0}: --{1}= gives no {2}; --{1} alone or --{1}={2}",
+                                   program.name, setting.name, setting.placeholder));
+    }
+    return value;
   }
   const bool is_last = at + 1 == words.size();
   if (setting.value_is_optional()) {
@@ -152,8 +157,9 @@ Arguments parse_arguments(const Program& program, const SettingList& settings, i
     arguments.words.insert(arguments.words.end(), dashes + 1, all.end());
   }
   if (!program.takes_words && !arguments.words.empty()) {
+    const std::string& word = arguments.words.front();
     throw UsageError(fmt::format("{}: unexpected word {}; flags begin with --, as in --seed=1",
-                                 program.name, shown(arguments.words.front())));
+                                 program.name, word.empty() ? "''" : shown(word)));
   }
   return arguments;
 }

@@ -45,6 +45,28 @@ void fail_errno(std::string_view what, const fs::path& path) {
   fail(what, path, std::strerror(errno));
 }
 
+void fail_reading(const fs::path& path, const std::error_code& error) {
+  throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) {
+    fail_reading(folder, error);
+  }
+  return names;
+}
+
 Descriptor::Descriptor(const fs::path& path, int flags, std::string_view what)
     : number_(uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0666); })) {
   if (number_ < 0) {

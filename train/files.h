@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <vector>
 
 namespace chargrad::train {
 
@@ -15,6 +17,14 @@ std::string shown_path(const std::filesystem::path& path);
 
 // Throws std::runtime_error "cannot WHAT PATH: reason" from errno.
 [[noreturn]] void fail_errno(std::string_view what, const std::filesystem::path& path);
+
+[[noreturn]] void fail_reading(const std::filesystem::path& path, const std::error_code& error);
+
+// Whether anything has that name, be it a link that leads nowhere.
+bool is_there(const std::filesystem::path& path);
+
+// Names of what is in the folder, in no order.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 // Owns an open file. Not copyable.
 class Descriptor {

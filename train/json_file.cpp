@@ -127,9 +127,8 @@ Json parse_json(const std::string& text, const std::string& where, Comments comm
 }
 
 Json read_json_file(const std::filesystem::path& path, Comments comments) {
-  constexpr int64_t kLargest = int64_t{16} << 20;
   const FileKind kind = comments == Comments::kAllowed ? FileKind::kAny : FileKind::kRegular;
-  return parse_json(read_whole_file(path, kLargest, kind), shown_path(path), comments);
+  return parse_json(read_whole_file(path, kLargestJsonFile, kind), shown_path(path), comments);
 }
 
 Members::Members(Json object, std::string where)

@@ -23,6 +23,8 @@ enum class Comments { kRefused, kAllowed };
 Json parse_json(const std::string& text, const std::string& where,
                 Comments comments = Comments::kRefused);
 
+constexpr int64_t kLargestJsonFile = int64_t{16} << 20;  // bytes
+
 // parse_json of a file of at most 16 MiB: a regular one, or, where comments are allowed and so a
 // person wrote it, any.
 Json read_json_file(const std::filesystem::path& path, Comments comments = Comments::kRefused);

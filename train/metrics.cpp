@@ -71,7 +71,7 @@ MetricsFile::MetricsFile(const std::string& path) : path_(path) {
 }
 
 void MetricsFile::open() {
-  file_.emplace(path_, O_WRONLY | O_CREAT | O_APPEND, "write");
+  file_ = std::make_unique<Descriptor>(path_, O_WRONLY | O_CREAT | O_APPEND, "write");
 }
 
 void MetricsFile::write(const IterMetrics& metrics) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -47,7 +48,7 @@ class MetricsFile {
   void write_waiting();
 
   std::string path_;
-  std::optional<Descriptor> file_;
+  std::unique_ptr<Descriptor> file_;
   std::string waiting_;             // lines that are not in the file yet
   std::optional<int64_t> torn_at_;  // where a torn line begins that could not be taken back
 };

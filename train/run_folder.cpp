@@ -1,18 +1,18 @@
 #include "train/run_folder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <exception>
 #include <optional>
 #include <set>
 #include <stdexcept>
-#include <tuple>
-#include <utility>
 #include <vector>
 
+#include "train/checkpoints.h"
 #include "train/console.h"
+#include "train/json_file.h"
 
 namespace chargrad::train {
 
@@ -22,39 +22,6 @@ namespace {
 
 constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way, or out
 
-// The iteration of a checkpoint's name, "ckpt-000500", and of names that say no more its turn:
-// "ckpt-000500-2" was written while the first was there and the file system could not exchange
-// them.
-struct CheckpointName {
-  int64_t iter;
-  int64_t turn;
-
-  bool operator<(const CheckpointName& other) const {
-    return std::tie(iter, turn) < std::tie(other.iter, other.turn);
-  }
-};
-
-std::string checkpoint_name(const CheckpointName& name) {
-  return fmt::format("ckpt-{:06}", name.iter) +
-         (name.turn == 1 ? std::string() : fmt::format("-{}", name.turn));
-}
-
-std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "ckpt-";
-  if (name.substr(0, kPrefix.size()) != kPrefix) {
-    return std::nullopt;
-  }
-  CheckpointName parsed{0, 1};
-  const char* const end = name.data() + name.size();
-  std::from_chars_result read = std::from_chars(name.data() + kPrefix.size(), end, parsed.iter);
-  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
-    read = std::from_chars(read.ptr + 1, end, parsed.turn);
-  }
-  const bool is_one = read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 &&
-                      parsed.turn >= 1 && checkpoint_name(parsed) == name;
-  return is_one ? std::optional<CheckpointName>(parsed) : std::nullopt;
-}
-
 // What a run that came to a checkpoint has, in the order in which to remove it: a run of which
 // only a part is left is not to be taken for a whole one.
 const std::vector<std::string> kLinks{"last", "best"};
@@ -63,59 +30,25 @@ const std::vector<std::string> kOthers{"settings.json",  "metrics.jsonl", "setti
                                        "last.tmp",       "best.tmp",      "trace.json",
                                        "trace.json.tmp", kPending};
 
-[[noreturn]] void fail_reading(const fs::path& path, const std::error_code& error) {
-  throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
-}
-
-// Names of what is in the folder.
-std::vector<std::string> names_in(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (error) {
-    fail_reading(folder, error);
-  }
-  return names;
-}
-
-// Names of the checkpoints in the folder, oldest first.
-std::vector<std::string> checkpoints(const fs::path& path) {
-  std::vector<std::pair<CheckpointName, std::string>> found;
-  for (const std::string& name : names_in(path)) {
-    if (const auto parsed = parse_checkpoint_name(name)) {
-      found.emplace_back(*parsed, name);
-    }
-  }
-  std::sort(found.begin(), found.end());
-  std::vector<std::string> names(found.size());
-  std::transform(found.begin(), found.end(), names.begin(),
-                 [](const auto& checkpoint) { return checkpoint.second; });
-  return names;
-}
-
-// Whether there is a folder at the end of the link.
-bool leads_somewhere(const fs::path& link) {
-  std::error_code error;
-  return fs::is_directory(link, error);
-}
-
-// Throws where something else than a link has its name.
+// Throws where something else than a link has its name, which a copy that follows links makes.
 void check_is_link(const fs::path& link) {
   std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  if (target.empty() && error == std::errc::invalid_argument) {
-    throw std::runtime_error(
-        fmt::format("{} is not a link, as a run's is: the folder was copied without its links; "
-                    "make it one again, as by ln -s ckpt-NNNNNN last",
-                    shown_path(link)));
+  const fs::file_status status = fs::symlink_status(link, error);
+  if (!fs::exists(status) || fs::is_symlink(status)) {
+    return;
   }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw std::runtime_error(
-        fmt::format("cannot read the link {}: {}", shown_path(link), error.message()));
+  std::string advice = "move it";
+  if (is_whole(link)) {
+    const Members trainer = Members::read(link / "trainer.json");
+    const std::string name = checkpoint_name({trainer.whole("next_iter", 0, INT64_MAX), 1});
+    const bool is_taken = is_there(link.parent_path() / name);
+    const fs::path aside =
+        link.parent_path() / (is_taken ? link.filename().string() + ".copy" : name);
+    advice = fmt::format("to go on: mv {0} {1} && ln -s {2} {0}", shell_word(link.string()),
+                         shell_word(aside.string()), name);
   }
+  throw std::runtime_error(
+      fmt::format("{} is not a link, as a run's is; {}", shown_path(link), advice));
 }
 
 void make_folders(const fs::path& path) {
@@ -127,11 +60,6 @@ void make_folders(const fs::path& path) {
   }
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
-}
-
 // Or is cut off before it differs.
 bool begins_with(const fs::path& file, std::string_view beginning) {
   std::string bytes(beginning.size(), '\0');
@@ -139,21 +67,10 @@ bool begins_with(const fs::path& file, std::string_view beginning) {
   return bytes == beginning.substr(0, bytes.size());
 }
 
-// Throws where a checkpoint is given for the folder of its run.
-void check_is_no_checkpoint(const fs::path& path) {
-  if (is_there(path / "model.safetensors") && is_there(path / "trainer.json")) {
-    throw std::runtime_error(
-        fmt::format("{} is a checkpoint, not the folder of a run, which would be {}",
-                    shown_path(path), shown_path(fs::weakly_canonical(path).parent_path())));
-  }
-}
-
 // Whether what has a name of a run's is one: a link, a folder of nothing but a checkpoint's files,
 // a file that begins as a run's does. All else of that name is someone else's and stays.
 bool is_a_runs(const fs::path& path) {
   static const std::set<std::string> links{"last", "best", "last.tmp", "best.tmp"};
-  static const std::set<std::string> parts{"model.safetensors", "config.json", "vocab.json",
-                                           "trainer.safetensors", "trainer.json"};
   const std::string name = path.filename().string();
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
@@ -167,7 +84,7 @@ bool is_a_runs(const fs::path& path) {
     const std::vector<std::string> held =
         fs::is_directory(status) ? names_in(path) : std::vector<std::string>{name};
     return std::all_of(held.begin(), held.end(),
-                       [](const std::string& part) { return parts.count(part) != 0; });
+                       [](const std::string& part) { return is_checkpoint_file(part); });
   }
   if (!fs::is_regular_file(status)) {
     return false;
@@ -237,36 +154,53 @@ RunFolder RunFolder::resume(const fs::path& path) {
   return RunFolder(path);
 }
 
-void RunFolder::settle(bool has_best) const {
+std::optional<double> RunFolder::settle(std::optional<double> best_val_loss) const {
+  if (::access(path_.c_str(), W_OK | X_OK) != 0) {
+    fail_errno("write in", path_);
+  }
+  for (const std::string& link : kLinks) {
+    check_is_link(path_ / link);
+  }
   const fs::path last = find_checkpoint(path_, "last");
-  const std::vector<std::string> names = checkpoints(path_);
-  const bool is_alone = names.size() == 1;
-  if (has_best && !is_alone && !leads_somewhere(path_ / "best")) {
-    throw std::runtime_error(
-        fmt::format("{} leads to no checkpoint, and one of {} may be the best; point it there, as "
-                    "by ln -sfn {} {}",
-                    shown_path(path_ / "best"), fmt::join(names, ", "), names.back(),
-                    shell_word((path_ / "best").string())));
-  }
   if (last.filename() != "last") {
-    // A crash before the first checkpoint had its links.
-    if (is_alone && !is_there(path_ / "best")) {
-      replace_link(path_ / "best", last.filename().string());
-    }
     replace_link(path_ / "last", last.filename().string());
+  } else if (led_to(path_, "last").empty()) {
+    std::error_code ignored;
+    throw std::runtime_error(fmt::format("{} leads to {}, which is no checkpoint of this run",
+                                         shown_path(last),
+                                         shown_path(fs::read_symlink(last, ignored))));
   }
-  clean(false);
+  return clean(best_val_loss);
 }
 
 bool RunFolder::has_checkpoint() const {
   return is_there(path_ / "last" / "model.safetensors");
 }
 
-bool RunFolder::has_best() const {
-  return leads_somewhere(path_ / "best");
+std::optional<double> RunFolder::point_best(std::optional<double> best_val_loss) const {
+  const std::string linked = led_to(path_, "best");
+  std::string best;
+  std::optional<double> lowest;
+  for (const std::string& name : checkpoints(path_)) {
+    if (!is_whole(path_ / name)) {
+      continue;
+    }
+    std::optional<double> loss = evaluation_of(path_ / name).val_loss;
+    if (!loss && name == linked) {
+      loss = best_val_loss;
+    }
+    if (loss && (!lowest || *loss < *lowest || (*loss == *lowest && name == linked))) {
+      lowest = loss;
+      best = name;
+    }
+  }
+  if (best != linked && !best.empty()) {
+    replace_link(path_ / "best", best);
+  }
+  return lowest;
 }
 
-void RunFolder::clean(bool has_best) const {
+std::optional<double> RunFolder::clean(std::optional<double> best_val_loss) const {
   for (const char* name :
        {kPending, "settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
     remove_path(path_ / name);
@@ -274,21 +208,29 @@ void RunFolder::clean(bool has_best) const {
   for (const std::string& link : kLinks) {
     check_is_link(path_ / link);
   }
-  if (!leads_somewhere(path_ / "last") || (has_best && !leads_somewhere(path_ / "best"))) {
-    return;  // any checkpoint may be the one that it led to
+  best_val_loss = point_best(best_val_loss);
+  const std::string last = led_to(path_, "last"), best = led_to(path_, "best");
+  if (last.empty()) {
+    return best_val_loss;  // any checkpoint may be the one that it led to
   }
-  // Whether one of the links leads there, however it is written.
-  const auto is_kept = [this](const fs::path& checkpoint) {
-    return std::any_of(kLinks.begin(), kLinks.end(), [&](const std::string& link) {
-      std::error_code error;
-      return fs::equivalent(path_ / link, checkpoint, error);
-    });
-  };
+  std::exception_ptr failure;
   for (const std::string& name : checkpoints(path_)) {
-    if (!is_kept(path_ / name) && is_a_runs(path_ / name)) {
-      remove_path(path_ / name);
+    const fs::path checkpoint = path_ / name;
+    // A whole one that may be better than `best` stays.
+    const bool is_left_over = name != last && name != best && is_a_runs(checkpoint) &&
+                              (!is_whole(checkpoint) || evaluation_of(checkpoint).is_known);
+    try {
+      if (is_left_over) {
+        remove_path(checkpoint);
+      }
+    } catch (const std::runtime_error&) {
+      failure = std::current_exception();  // told when the others are gone
     }
   }
+  if (failure) {
+    std::rethrow_exception(failure);
+  }
+  return best_val_loss;
 }
 
 void RunFolder::set_settings(const std::string& text) {
@@ -312,10 +254,8 @@ void RunFolder::hold() {
   settings_are_written_ = settings_.empty();
 }
 
-void RunFolder::save(int64_t next_iter, bool is_best,
-                     const std::function<void(const fs::path&)>& write) {
+void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&)>& write) {
   hold();
-  write_settings();
   const fs::path pending = path_ / kPending;
   remove_path(pending);
   std::error_code error;
@@ -327,6 +267,11 @@ void RunFolder::save(int64_t next_iter, bool is_best,
   try {
     write(pending);
     sync_folder(pending);
+    write_settings();
+    if (checkpoint_name(name) == led_to(path_, "best") &&
+        !may_replace(pending, path_ / checkpoint_name(name))) {
+      ++name.turn;
+    }
     while (!replace_folder(pending, path_ / checkpoint_name(name))) {
       ++name.turn;
     }
@@ -335,42 +280,11 @@ void RunFolder::save(int64_t next_iter, bool is_best,
     fs::remove_all(pending, ignored);  // a full disk gets its room back
     throw;
   }
-  // best before last: a run that stops in between goes on from the older one, and finds the
-  // better loss again.
-  if (is_best) {
-    replace_link(path_ / "best", checkpoint_name(name));
-  }
   replace_link(path_ / "last", checkpoint_name(name));
 }
 
 fs::path settings_file(const fs::path& path) {
   return path / "settings.json";
-}
-
-fs::path find_checkpoint(const fs::path& path, const std::string& name) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) {
-    throw std::runtime_error(fmt::format("cannot open the run folder {}: {}", shown_path(path),
-                                         error ? error.message() : "not a folder"));
-  }
-  const std::vector<std::string> names =
-      name.empty() ? std::vector<std::string>{"best", "last"} : std::vector<std::string>{name};
-  for (const std::string& candidate : names) {
-    if (fs::is_directory(path / candidate, error)) {
-      return path / candidate;
-    }
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw std::runtime_error(
-          fmt::format("cannot open {}: {}", shown_path(path / candidate), error.message()));
-    }
-  }
-  const std::vector<std::string> unlinked = checkpoints(path);
-  if (name != "best" && !unlinked.empty()) {
-    return path / unlinked.back();
-  }
-  check_is_no_checkpoint(path);
-  throw std::runtime_error(fmt::format("{} holds no checkpoint: {} is not there", shown_path(path),
-                                       fmt::join(names, " or ")));
 }
 
 }  // namespace chargrad::train

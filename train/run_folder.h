@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "train/files.h"
@@ -32,30 +33,28 @@ class RunFolder {
   void write_settings();
 
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
-  // ckpt-NNNNNN of the iteration that comes next, and points `last`, and with is_best also `best`,
-  // to it. Where it throws, `last` and `best` lead to what they did, or one of them to the new
-  // checkpoint. A run folder that was removed and made anew since is taken and gets the settings.
-  void save(int64_t next_iter, bool is_best,
-            const std::function<void(const std::filesystem::path&)>& write);
+  // ckpt-NNNNNN of the iteration that comes next, and points `last` to it; clean() comes after.
+  // Where it throws, `last` leads to what it did, or to the new checkpoint. A run folder that was
+  // removed and made anew since is taken and gets the settings.
+  void save(int64_t next_iter, const std::function<void(const std::filesystem::path&)>& write);
 
   // Whether `last` leads to a checkpoint: someone may have removed the folder.
   bool has_checkpoint() const;
 
-  // Whether `best` leads to a checkpoint.
-  bool has_best() const;
+  // Points `last` to find_checkpoint's checkpoint if it leads nowhere, and cleans. Throws, and
+  // changes nothing, where nothing can be written, and where `last` leads out of the folder.
+  std::optional<double> settle(std::optional<double> best_val_loss) const;
 
-  // Points `last` to find_checkpoint's checkpoint if it leads nowhere, `best` too if that is the
-  // only one and there is no link, and cleans. has_best: the run has had a best checkpoint. Throws,
-  // and changes nothing, where it is not clear which one that is.
-  void settle(bool has_best) const;
-
-  // Removes the checkpoints that neither link leads to, and what a crash or a failure left; no
-  // checkpoint where `last`, or with has_best `best`, leads nowhere. Throws where one is no link.
-  void clean(bool has_best) const;
+  // Points `best` to the checkpoint of the lowest validation loss, as their trainer.json tell it,
+  // and returns that loss; none where none was evaluated. best_val_loss is that of the one that
+  // `best` leads to, if its file does not say. Removes the other checkpoints but `last`'s, and what
+  // a crash or a failure left. Throws where `last` or `best` is no link.
+  std::optional<double> clean(std::optional<double> best_val_loss) const;
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
   void hold();
+  std::optional<double> point_best(std::optional<double> best_val_loss) const;
 
   std::filesystem::path path_;
   std::unique_ptr<FolderLock> lock_;
@@ -65,10 +64,5 @@ class RunFolder {
 
 // The settings.json of the run folder `path`.
 std::filesystem::path settings_file(const std::filesystem::path& path);
-
-// The checkpoint that `name` ("best", "last", or "" for best and else last) leads to in the run
-// folder `path`. Without a link `last` it is the newest checkpoint: a crash may come between the
-// first checkpoint and its link. Throws std::runtime_error where there is none.
-std::filesystem::path find_checkpoint(const std::filesystem::path& path, const std::string& name);
 
 }  // namespace chargrad::train

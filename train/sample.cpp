@@ -12,10 +12,10 @@
 #include "engine/threads.h"
 #include "models/generate.h"
 #include "train/args.h"
+#include "train/checkpoints.h"
 #include "train/files.h"
 #include "train/model_file.h"
 #include "train/resolve.h"
-#include "train/run_folder.h"
 
 namespace chargrad::train {
 namespace {

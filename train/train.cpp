@@ -10,6 +10,7 @@
 #include "engine/kernels/cpu.h"
 #include "engine/threads.h"
 #include "train/args.h"
+#include "train/checkpoints.h"
 #include "train/console.h"
 #include "train/resolve.h"
 #include "train/run_folder.h"
@@ -73,11 +74,19 @@ void tell_of_lost_link(spdlog::logger& out, const std::string& out_dir) {
   }
 }
 
-void forget_lost_best(spdlog::logger& out, const RunFolder& folder, Trainer& trainer) {
-  if (trainer.best_val_loss() && !folder.has_best()) {
-    out.info("{} leads to no checkpoint: the next evaluation is the best",
-             shown_path(folder.path() / "best"));
-    trainer.forget_best();
+// Gives the folder its links, and the trainer the best loss that a checkpoint of it has.
+void settle(spdlog::logger& out, const RunFolder& folder, Trainer& trainer) {
+  const std::optional<double> stored = trainer.best_val_loss();
+  const std::optional<double> held = folder.settle(stored);
+  trainer.set_best_val_loss(held);
+  const std::string best = shown_path(folder.path() / "best");
+  if (stored && !held) {
+    out.info("the checkpoint with validation loss {:.4f} is gone: the next evaluation is the best",
+             *stored);
+  } else if (stored && *held > *stored) {
+    out.info(
+        "the checkpoint with validation loss {:.4f} is gone: {} leads to the best of the others",
+        *stored, best);
   }
 }
 
@@ -212,8 +221,7 @@ int train(const TrainSettings& settings) {
     RunFolder folder = RunFolder::resume(settings.out_dir);
     Trainer trainer =
         Trainer::resume(settings, text.dataset, find_checkpoint(settings.out_dir, "last"), events);
-    folder.settle(trainer.best_val_loss().has_value());
-    forget_lost_best(*out, folder, trainer);
+    settle(*out, folder, trainer);
     tell_of_decay(*out, stored.settings, settings);
     if (trainer.next_iter() > settings.max_iters) {
       out->info(

@@ -123,7 +123,7 @@ StopReason Trainer::run(RunFolder& folder) {
     }
     if (settings_.checkpoint_minutes > 0 &&
         seconds_since(last_save) >= 60 * settings_.checkpoint_minutes) {
-      attempt([&] { output.metrics.sync(); });
+      attempt("metrics", [&] { output.metrics.sync(); });
       save_if_changed(output);
       last_save = Clock::now();
     }
@@ -132,7 +132,7 @@ StopReason Trainer::run(RunFolder& folder) {
       finish_profile(output);
     }
   }
-  const bool metrics_are_whole = attempt([&] { output.metrics.sync(); });
+  const bool metrics_are_whole = attempt("metrics", [&] { output.metrics.sync(); });
   save_if_changed(output);
   finish_profile(output);
   if (!is_saved(folder)) {
@@ -182,6 +182,11 @@ EvalMetrics Trainer::evaluate_only() {
   if (!result) {
     throw std::runtime_error("the evaluation was interrupted");
   }
+  if (!std::isfinite(result->train_loss) || !std::isfinite(result->val_loss)) {
+    throw std::runtime_error(fmt::format("the loss is not finite: train loss {}, val loss {}",
+                                         unsigned_nan(result->train_loss),
+                                         unsigned_nan(result->val_loss)));
+  }
   return *result;
 }
 
@@ -194,11 +199,9 @@ void Trainer::regular_evaluation(Output& output) {
   result->head = measure_head();
   default_generator() = generator;
   state_.eval_done = true;
-  const bool is_best = std::isfinite(result->val_loss) &&
-                       (!state_.best_val_loss || result->val_loss < *state_.best_val_loss);
-  unsaved_best_ = is_best ? result->val_loss : std::optional<double>();
+  state_.val_loss = result->val_loss;
   eval_is_finite_ = std::isfinite(result->train_loss) && std::isfinite(result->val_loss);
-  attempt([&] {
+  attempt("metrics", [&] {
     output.metrics.write(*result);
     output.metrics.sync();
   });
@@ -233,7 +236,7 @@ void Trainer::finish_profile(Output& output) {
                     StepProfile::kWarmUp));
   } else if (profile_) {
     const std::filesystem::path trace = output.folder.trace_file();
-    const bool written = attempt([&] { replace_file(trace, profile_->trace()); });
+    const bool written = attempt("trace", [&] { replace_file(trace, profile_->trace()); });
     if (events_.on_profile) {
       events_.on_profile(profile_->text(), written ? trace : std::filesystem::path());
     }
@@ -258,15 +261,15 @@ void Trainer::step(Output& output) {
   model_->zero_grad();
   state_.next_iter = iter + 1;
   state_.eval_done = false;
+  state_.val_loss.reset();
   eval_is_finite_ = true;
-  unsaved_best_.reset();
 
   if (iter % settings_.log_interval == 0) {
     const double seconds = seconds_since(start);
     const auto tokens =
         static_cast<double>(batches_.tokens() * settings_.gradient_accumulation_steps);
     const IterMetrics line{iter, mean_loss, learning_rate, norm, seconds * 1e3, tokens / seconds};
-    attempt([&] { output.metrics.write(line); });
+    attempt("metrics", [&] { output.metrics.write(line); });
     if (events_.on_iter) {
       events_.on_iter(line);
     }
@@ -309,12 +312,12 @@ std::string Trainer::first_nonfinite_op() {
   return found;
 }
 
-bool Trainer::attempt(const std::function<void()>& f) {
+bool Trainer::attempt(const std::string& subject, const std::function<void()>& f) {
   try {
     f();
     return true;
   } catch (const std::exception& e) {
-    if (told_.insert(e.what()).second) {  // not again for every line while a disk is full
+    if (told_.insert(subject).second) {  // not again for every line while a disk is full
       warn(e.what());
     }
     return false;
@@ -338,26 +341,25 @@ bool Trainer::has_finite_loss() const {
 void Trainer::save(Output& output) {
   // Until it is saved it is not the best: a later one that beats only the older one must be kept.
   TrainerState state = state_;
-  if (unsaved_best_) {
-    state.best_val_loss = unsaved_best_;
+  if (state.val_loss && (!state.best_val_loss || *state.val_loss < *state.best_val_loss)) {
+    state.best_val_loss = state.val_loss;
   }
-  const bool saved = attempt([&] {
+  const bool saved = attempt("checkpoint", [&] {
     if (!eval_is_finite_ || !has_finite_loss()) {
       throw std::runtime_error(fmt::format(
           "the model before iteration {} is not saved: its loss is not finite", state.next_iter));
     }
-    output.folder.save(state.next_iter, unsaved_best_.has_value(),
-                       [this, &state](const std::filesystem::path& folder) {
-                         write_model(folder, config_, dataset_.vocab(), *model_);
-                         write_trainer(folder, state, *optimizer_, default_generator());
-                       });
+    output.folder.save(state.next_iter, [this, &state](const std::filesystem::path& folder) {
+      write_model(folder, config_, dataset_.vocab(), *model_);
+      write_trainer(folder, state, *optimizer_, default_generator());
+    });
   });
   if (saved) {
     state_ = state;
-    unsaved_best_.reset();
     told_.clear();
     saved_ = {state_.next_iter, state_.eval_done};
-    attempt([&] { output.folder.clean(state_.best_val_loss.has_value()); });
+    attempt("old checkpoints",
+            [&] { state_.best_val_loss = output.folder.clean(state_.best_val_loss); });
   }
 }
 

@@ -56,15 +56,17 @@ class Trainer {
   // once skip_nonfinite of them are passed over. What was saved before remains.
   StopReason run(RunFolder& folder);
 
-  // One evaluation of the present parameters that changes nothing.
+  // One evaluation of the present parameters that changes nothing. Throws std::runtime_error where
+  // a loss is not finite.
   EvalMetrics evaluate_only();
 
   int64_t next_iter() const { return state_.next_iter; }
   bool eval_done() const { return state_.eval_done; }
   // The lowest validation loss of a regular evaluation that was saved, if there was one.
   std::optional<double> best_val_loss() const { return state_.best_val_loss; }
-  // Makes the next evaluation the best one: the best checkpoint is lost.
-  void forget_best() { state_.best_val_loss.reset(); }
+  // What the folder holds, where that is not what the checkpoint said; none: the next evaluation
+  // is the best.
+  void set_best_val_loss(std::optional<double> loss) { state_.best_val_loss = loss; }
   const LanguageModel& model() const { return *model_; }
 
  private:
@@ -101,9 +103,9 @@ class Trainer {
   bool has_finite_loss() const;
   void save_if_changed(Output& output);
   bool is_saved(const RunFolder& folder) const;
-  // Runs f and returns whether it succeeded; a failure is told by on_warning, unless it was told
-  // since the last checkpoint that was saved.
-  bool attempt(const std::function<void()>& f);
+  // Runs f and returns whether it succeeded; a failure is told by on_warning, unless one of the
+  // same subject was told since the last checkpoint that was saved.
+  bool attempt(const std::string& subject, const std::function<void()>& f);
   void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }
 
@@ -123,10 +125,8 @@ class Trainer {
     uint64_t dropout_calls;
   };
   std::vector<MicroStep> micro_steps_;
-  int64_t skipped_ = 0;  // updates passed over
-  std::set<std::string> told_;
-  // The loss of a best evaluation that no checkpoint holds yet.
-  std::optional<double> unsaved_best_;
+  int64_t skipped_ = 0;         // updates passed over
+  std::set<std::string> told_;  // subjects of failures
   bool eval_is_finite_ = true;  // of the evaluation of the model as it is now, if there was one
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };

@@ -46,6 +46,15 @@ std::vector<uint8_t> read_bytes(const Members& members, const char* name) {
   return bytes;
 }
 
+Json number_or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::optional<double> read_loss(const Members& members, const char* name) {
+  return members.at(name).is_null() ? std::optional<double>()
+                                    : members.real(name, -kLargest, kLargest);
+}
+
 std::vector<int64_t> read_batch(const Members& members, int64_t windows) {
   std::vector<int64_t> batch = members.wholes("batch", 0, INT64_MAX);
   if (batch.empty()) {
@@ -99,7 +108,8 @@ void write_trainer(const std::filesystem::path& folder, const TrainerState& stat
   object["version"] = kVersion;
   object["next_iter"] = state.next_iter;
   object["eval_done"] = state.eval_done;
-  object["best_val_loss"] = state.best_val_loss ? Json(*state.best_val_loss) : Json(nullptr);
+  object["val_loss"] = number_or_null(state.val_loss);
+  object["best_val_loss"] = number_or_null(state.best_val_loss);
   object["optimizer_steps"] = optimizer.steps();
   object["batch"] = state.batch;
   object["dropout_calls"] = generator.dropout_calls();
@@ -115,9 +125,10 @@ TrainerState read_trainer(const std::filesystem::path& folder, int64_t windows,
   TrainerState state;
   state.next_iter = members.whole("next_iter", 0, kMostIters);
   state.eval_done = members.boolean("eval_done");
-  if (!members.at("best_val_loss").is_null()) {
-    state.best_val_loss = members.real("best_val_loss", -kLargest, kLargest);
+  if (members.has("val_loss")) {  // which an older version did not write
+    state.val_loss = read_loss(members, "val_loss");
   }
+  state.best_val_loss = read_loss(members, "best_val_loss");
   state.batch = read_batch(members, windows);
   const int64_t steps = members.whole("optimizer_steps", 0, kMostIters);
   const int64_t dropout_calls = members.whole("dropout_calls", 0, INT64_MAX);

@@ -13,7 +13,8 @@ namespace chargrad::train {
 
 struct TrainerState {
   int64_t next_iter = 0;
-  bool eval_done = false;  // of next_iter
+  bool eval_done = false;          // of next_iter
+  std::optional<double> val_loss;  // of that evaluation
   std::optional<double> best_val_loss;
   std::vector<int64_t> batch;  // start offsets of the training batch that is drawn already
 };

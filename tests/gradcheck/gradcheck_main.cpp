@@ -210,8 +210,9 @@ void check_combination(const Options& options, const chargrad::train::Arguments&
       throw UsageError(fmt::format("gradcheck: --{} needs --scaling", flag.name));
     }
   }
-  if (options.lesson && options.json) {
-    throw UsageError("gradcheck: --lesson writes no JSON");
+  if (options.json && (options.lesson || options.list)) {
+    throw UsageError(
+        fmt::format("gradcheck: --{} writes no JSON", options.lesson ? "lesson" : "list"));
   }
   if (options.json && !options.html.empty() && *options.json == options.html) {
     throw UsageError(fmt::format("gradcheck: --json and --html name the same file, {}",

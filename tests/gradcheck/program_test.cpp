@@ -183,6 +183,7 @@ TEST_F(GradcheckProgram, WhatDoesNotGoTogether) {
   EXPECT_EQ(error("--max_dk=4"), "gradcheck: --max_dk needs --scaling\n");
   EXPECT_EQ(error("--html=a"), "gradcheck: --html needs --scaling\n");
   EXPECT_EQ(error("--lesson --json"), "gradcheck: --lesson writes no JSON\n");
+  EXPECT_EQ(error("--list --json"), "gradcheck: --list writes no JSON\n");
   EXPECT_EQ(error("--scaling --json=a --html=a"),
             "gradcheck: --json and --html name the same file, a\n");
   for (const auto& [flag, range] :

@@ -132,24 +132,33 @@ class Endurance(Programs):
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertIn(notice, r.stdout.decode())
 
-    def test_a_best_that_is_lost(self):
+    def test_a_best_whose_link_is_lost(self):
         self.train(self.file, "--eval_interval=2", "--learning_rate=1e-9", "--min_lr=1e-9")
         best = self.run_folder / "best"
-        shutil.copytree(self.run_folder / "ckpt-000004", self.run_folder / "ckpt-000001")
+        name = os.readlink(best)
         best.unlink()
-        before = sorted(os.listdir(self.run_folder))
-        resume = ["train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=8"]
-        message = self.fails(*resume)
-        self.assertIn(f"{best} leads to no checkpoint, and one of ckpt-000001, ", message)
-        self.assertEqual(sorted(os.listdir(self.run_folder)), before)
-        for name in before:  # what is lost for good
-            if name.startswith("ckpt-") and name != os.readlink(self.run_folder / "last"):
-                shutil.rmtree(self.run_folder / name)
-        r = self.run_program(*resume)
-        self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertIn(f"{best} leads to no checkpoint: the next evaluation is the best",
-                      r.stdout.decode())
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=5",
+                             "--learning_rate=1", "--min_lr=1")
+        self.assertEqual((r.returncode, r.stderr), (0, b""))
+        self.assertEqual(os.readlink(best), name)
+        shutil.rmtree(self.run_folder / name)
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=8")
+        self.assertEqual((r.returncode, r.stderr), (0, b""))
+        self.assertRegex(r.stdout.decode(), r"(?m)^the checkpoint with validation loss \d\.\d+ is gone: ")
         self.assertTrue(best.exists())
+
+    def test_a_folder_that_may_not_be_written_is_refused_at_once(self):
+        user = as_nobody(self)
+        r = self.run_program("train", f"--data={self.file}", f"--out_dir={self.run_folder}", *TINY,
+                             **user)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.run_folder.chmod(0o500)
+        r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--max_iters=9",
+                             **user)
+        self.run_folder.chmod(0o700)
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(r.stderr.decode(),
+                         f"train: cannot write in {self.run_folder}: Permission denied\n")
 
     def test_settings_of_a_run_that_did_not_go_on(self):
         self.train(self.file)

@@ -72,13 +72,17 @@ class Output(Programs):
             self.assertTrue(r.stdout.decode().endswith(f"; sample --out_dir={run}{flag}\n"),
                             r.stdout)
 
-    def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
+    def small_disk(self, size):
         disk = self.dir / "disk"
         disk.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", disk]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk]
         if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
             self.skipTest("cannot mount a small disk here")
         self.addCleanup(subprocess.run, ["umount", disk])
+        return disk
+
+    def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
+        disk = self.small_disk("300k")
         text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
         r = self.run_program("train", f"--data={text}", f"--out_dir={disk}/run", "--n_layer=2",
                              "--n_head=2", "--n_embd=64", "--block_size=8", "--batch_size=2",
@@ -90,6 +94,18 @@ class Output(Programs):
         self.assertLessEqual(len(message.splitlines()), 3)
         self.assertEqual(sorted(os.listdir(disk / "run")), ["lock", "metrics.jsonl", "settings.json"])
         self.assertEqual(len(self.metrics(disk / "run", "iter")), 21)
+
+    def test_a_disk_that_fills_is_told_once(self):
+        disk = self.small_disk("200k")
+        r = self.run_program("train", f"--data={self.text('the quick brown fox. ' * 60)}",
+                             f"--out_dir={disk}/run", *TINY, "--max_iters=20000",
+                             "--eval_interval=50", "--log_interval=1")
+        message = r.stderr.decode()
+        self.assertEqual(r.returncode, 1)
+        self.assertLessEqual(len(message.splitlines()), 3, message)
+        self.assertRegex(message, "the last checkpoint could not be saved; .*/run/last holds the "
+                         "model before iteration [0-9]+\n$")
+        self.sample(disk / "run")
 
 
 if __name__ == "__main__":

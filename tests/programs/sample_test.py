@@ -124,6 +124,8 @@ class Sampling(Programs):
         message = self.fails("sample", f"--out_dir={self.run_folder}", "--checkpoint=last")
         self.assertTrue(message.startswith(
             f"sample: {self.run_folder}/last: non-finite logits: the model's weights"), message)
+        message = self.fails("train", f"--out_dir={self.run_folder}", "--resume", "--eval_only")
+        self.assertEqual(message, "train: the loss is not finite: train loss nan, val loss nan")
 
     def test_missing_run(self):
         self.assertIn("nowhere", self.fails("sample", f"--out_dir={self.dir}/nowhere"))

@@ -148,8 +148,12 @@ TEST(Args, RefusesMissingValues) {
 TEST(Args, Words) {
   EXPECT_EQ(error_of(kTrain, {"my.txt"}),
             "train: unexpected word my.txt; flags begin with --, as in --seed=1");
+  EXPECT_EQ(error_of(kTrain, {""}),
+            "train: unexpected word ''; flags begin with --, as in --seed=1");
   EXPECT_EQ(error_of(kTrain, {"--", "--seed"}),
             "train: unexpected word --seed; flags begin with --, as in --seed=1");
+  EXPECT_EQ(error_of(kGradcheck, {"--json="}),
+            "gradcheck: --json= gives no FILE; --json alone or --json=FILE");
   const Arguments arguments =
       parse(kGradcheck, {"softmax", "--json", "gelu", "--seed", "3", "--", "--x"});
   EXPECT_THAT(arguments.words, ElementsAre("softmax", "gelu", "--x"));

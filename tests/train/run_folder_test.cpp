@@ -1,13 +1,17 @@
 // The run folder: what may be started, gone on with and removed, and what a crash leaves.
 #include "train/run_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
 
 #include "tests/error_text.h"
 #include "tests/temp_folder.h"
+#include "train/checkpoints.h"
 
 namespace chargrad::train {
 namespace {
@@ -18,17 +22,32 @@ using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
+using Loss = std::optional<double>;
+
+constexpr Loss kNotEvaluated = std::nullopt;
 constexpr const char* kSettings = "{\n  \"version\": 1\n}\n";
 
 class RunFolderTest : public testing::Test {
  protected:
   fs::path run() const { return dir.path("run"); }
 
-  // A checkpoint that holds one file with this text.
-  static void save(RunFolder& folder, int64_t next_iter, bool is_best, const std::string& text) {
-    folder.save(next_iter, is_best,
-                [&text](const fs::path& path) { write_file(path / "model.safetensors", text); });
-    folder.clean(true);
+  // The files of a checkpoint, of which model.safetensors has this text.
+  static void write_checkpoint(const fs::path& path, int64_t next_iter, Loss val_loss,
+                               const std::string& text) {
+    for (const char* name : {"config.json", "vocab.json", "trainer.safetensors"}) {
+      write_file(path / name, "");
+    }
+    write_file(path / "model.safetensors", text);
+    write_file(path / "trainer.json",
+               fmt::format(R"({{"next_iter": {}, "eval_done": {}, "val_loss": {}}})", next_iter,
+                           val_loss.has_value(), val_loss ? std::to_string(*val_loss) : "null"));
+  }
+
+  // Saves one; of the best losses so far.
+  static Loss save(RunFolder& folder, int64_t next_iter, Loss val_loss, const std::string& text) {
+    folder.save(next_iter,
+                [&](const fs::path& path) { write_checkpoint(path, next_iter, val_loss, text); });
+    return folder.clean({});
   }
 
   std::vector<std::string> names() const {
@@ -49,22 +68,22 @@ class RunFolderTest : public testing::Test {
 
 TEST_F(RunFolderTest, KeepsWhatTheLinksName) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 0, true, "a");
-  save(folder, 5, false, "b");
-  save(folder, 10, false, "c");
+  save(folder, 0, 2, "a");
+  save(folder, 5, 3, "b");
+  save(folder, 10, 3, "c");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000000", "ckpt-000010", "last", "lock"));
-  save(folder, 10, false, "d");  // the same iteration, after its evaluation
+  save(folder, 10, 2.5, "d");  // the same iteration, after its evaluation
   EXPECT_EQ(dir.read("run/last/model.safetensors"), "d");
   EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
-  save(folder, 1'000'000, true, "e");
+  save(folder, 1'000'000, 1.5, "e");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-1000000", "last", "lock"));
 }
 
 TEST_F(RunFolderTest, AFailedSaveLeavesEverythingAsItWas) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 0, true, "a");
+  save(folder, 0, 2, "a");
   const auto before = names();
-  EXPECT_THROW(folder.save(5, true,
+  EXPECT_THROW(folder.save(5,
                            [](const fs::path& path) {
                              write_file(path / "model.safetensors", "b");
                              throw std::runtime_error("no");
@@ -84,7 +103,7 @@ TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
     RunFolder folder = RunFolder::start(run(), false);
     folder.set_settings(kSettings);
     folder.write_settings();
-    save(folder, 3, true, "a");
+    save(folder, 3, 2, "a");
   }
   dir.write("run/mine.txt", "stays");
   EXPECT_EQ(start_error(), run().string() +
@@ -144,7 +163,7 @@ TEST_F(RunFolderTest, WhatIsNoPartOfARunIsNeverRemoved) {
 TEST_F(RunFolderTest, CleaningLeavesWhatIsNoCheckpoint) {
   RunFolder folder = RunFolder::start(run(), false);
   dir.write("run/ckpt-000002/precious", "");
-  save(folder, 3, true, "a");
+  save(folder, 3, 2, "a");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000002", "ckpt-000003", "last", "lock"));
 }
 
@@ -153,96 +172,156 @@ TEST_F(RunFolderTest, CleaningLeavesNamesThatNoRunWrites) {
   for (const char* name : {"ckpt-2", "ckpt-0000002", "ckpt-000002-1", "ckpt-000002-02"}) {
     dir.write(std::string("run/") + name + "/model.safetensors", "");
   }
-  save(folder, 3, true, "a");
+  save(folder, 3, 2, "a");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-0000002", "ckpt-000002-02", "ckpt-000002-1",
                                    "ckpt-000003", "ckpt-2", "last", "lock"));
 }
 
+// As cp -rL makes them. The command in the message does what it says.
 TEST_F(RunFolderTest, ACopyWithoutItsLinksIsNamed) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  fs::remove(run() / "last");
-  fs::copy(run() / "ckpt-000003", run() / "last");
-  EXPECT_EQ(
-      error_text<std::runtime_error>([&] { folder.clean(true); }),
-      (run() / "last").string() +
-          " is not a link, as a run's is: the folder was copied without its links; make it one "
-          "again, as by ln -s ckpt-NNNNNN last");
+  save(folder, 3, 2, "a");
+  for (const char* link : {"last", "best"}) {
+    for (const bool is_alone : {false, true}) {
+      fs::remove(run() / link);
+      fs::copy(run() / "ckpt-000003", run() / link);
+      if (is_alone) {
+        fs::remove_all(run() / "ckpt-000003");
+      }
+      const std::string path = (run() / link).string();
+      const std::string aside = is_alone ? (run() / "ckpt-000003").string() : path + ".copy";
+      const std::string command = fmt::format("mv {0} {1} && ln -s ckpt-000003 {0}", path, aside);
+      EXPECT_EQ(error_text<std::runtime_error>([&] { folder.settle({}); }),
+                fmt::format("{} is not a link, as a run's is; to go on: {}", path, command));
+      ASSERT_EQ(std::system(command.c_str()), 0);
+      EXPECT_EQ(folder.settle({}), 2);
+      EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
+      fs::remove_all(path + ".copy");
+    }
+  }
+  fs::remove(run() / "best");
+  fs::create_directory(run() / "best");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.clean({}); }),
+            (run() / "best").string() + " is not a link, as a run's is; move it");
 }
 
 TEST_F(RunFolderTest, ALinkMayBeWrittenInAnyWay) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  save(folder, 5, false, "b");
+  save(folder, 3, 2, "a");
+  save(folder, 5, kNotEvaluated, "b");
   fs::remove(run() / "best");
   fs::remove(run() / "last");
   fs::create_symlink("./ckpt-000003/", run() / "best");
   fs::create_symlink(run() / "ckpt-000005", run() / "last");
-  folder.settle(true);
+  folder.settle({});
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
 }
 
-TEST_F(RunFolderTest, NothingIsRemovedWhereALinkCannotBeFollowed) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  save(folder, 5, false, "b");
-  fs::remove(run() / "best");
-  fs::create_symlink("best", run() / "best");  // a loop
-  folder.clean(true);
-  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
-}
-
-// The best checkpoint is among those that no link leads to: none is removed, none takes its name.
-TEST_F(RunFolderTest, ALostBestIsNotGuessed) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  save(folder, 5, false, "b");
-  for (const bool dangles : {false, true}) {
+// Whatever became of the link: the files of the checkpoints say which one it is.
+TEST_F(RunFolderTest, TheBestIsFoundAgain) {
+  for (const char* link : {"", "ckpt-000004", "best", ".", "empty", "last", "ckpt-000005"}) {
+    fs::remove_all(run());
+    RunFolder folder = RunFolder::start(run(), false);
+    save(folder, 3, 2, "a");
+    save(folder, 5, 3, "b");
+    fs::create_directory(run() / "empty");
     fs::remove(run() / "best");
-    if (dangles) {
-      fs::create_symlink("ckpt-000004", run() / "best");
+    if (*link != '\0') {
+      fs::create_symlink(link, run() / "best");
     }
-    const auto before = names();
-    const std::string best = (run() / "best").string();
-    EXPECT_EQ(error_text<std::runtime_error>([&] { folder.settle(true); }),
-              best +
-                  " leads to no checkpoint, and one of ckpt-000003, ckpt-000005 may be the best; "
-                  "point it there, as by ln -sfn ckpt-000005 " +
-                  best);
-    folder.clean(true);
-    EXPECT_EQ(names(), before);
-    EXPECT_FALSE(folder.has_best());
+    EXPECT_EQ(folder.settle(2), 2) << link;
+    EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003") << link;
+    save(folder, 9, 4, "c");
+    EXPECT_EQ(dir.read("run/best/model.safetensors"), "a") << link;
   }
+}
+
+// And where it is gone, the best of the others is it; without another one nothing is.
+TEST_F(RunFolderTest, TheBestThatIsGoneIsNotClaimed) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  save(folder, 5, 3, "b");
+  fs::remove_all(run() / "ckpt-000003");
+  EXPECT_EQ(folder.settle(2), 3);
+  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000005");
+  save(folder, 7, kNotEvaluated, "c");
+  fs::remove_all(run() / "ckpt-000005");
+  EXPECT_EQ(folder.settle(2), std::nullopt);
+  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000007");
+  EXPECT_EQ(save(folder, 9, 4, "d"), 4);
+}
+
+TEST_F(RunFolderTest, OfEqualLossesTheFirstIsTheBest) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  save(folder, 5, 2, "b");
+  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
+}
+
+// A run that went back to before its best checkpoint comes by that iteration again.
+TEST_F(RunFolderTest, TheBestIsNotExchangedForAnotherOfItsIteration) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 10, 2, "a");
+  save(folder, 10, kNotEvaluated, "b");
+  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000010-2");
+  save(folder, 10, 3, "c");
+  EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
+  EXPECT_EQ(dir.read("run/last/model.safetensors"), "c");
+  save(folder, 10, 2, "a");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000010", "last", "lock"));
+}
+
+// A file that does not say how good its model is: written by an older version, or damaged.
+TEST_F(RunFolderTest, WhatMayBeTheBestIsNotRemoved) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  dir.write("run/ckpt-000003/trainer.json", R"({"next_iter": 3, "eval_done": true})");
+  EXPECT_EQ(folder.clean(2), 2);  // the link counts
+  folder.save(5, [](const fs::path& path) { write_checkpoint(path, 5, 3, "b"); });
+  EXPECT_EQ(folder.clean(2), 2);
+  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
   fs::remove(run() / "best");
-  folder.settle(false);  // a run without a best checkpoint yet
-  EXPECT_THAT(names(), ElementsAre("ckpt-000005", "last", "lock"));
+  EXPECT_EQ(save(folder, 7, 4, "c"), 3);
+  EXPECT_THAT(names(),
+              ElementsAre("best", "ckpt-000003", "ckpt-000005", "ckpt-000007", "last", "lock"));
 }
 
 TEST_F(RunFolderTest, NoCheckpointIsRemovedWhileLastLeadsNowhere) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  save(folder, 5, false, "b");
+  save(folder, 3, 2, "a");
+  save(folder, 5, 3, "b");
+  fs::create_directory(run() / "ckpt-000004");
   fs::remove(run() / "last");
   const auto before = names();
-  folder.clean(true);
+  folder.clean(2);
   EXPECT_EQ(names(), before);
 }
 
-TEST_F(RunFolderTest, TheOnlyCheckpointIsNotCalledTheBestThatIsLost) {
+TEST_F(RunFolderTest, ALinkOutOfTheFolderIsRefused) {
   RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, true, "a");
-  save(folder, 5, false, "b");
-  fs::remove_all(run() / "ckpt-000003");
-  folder.settle(true);
-  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
-  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000005");
+  save(folder, 3, 2, "a");
+  save(folder, 5, 3, "b");
+  for (const char* link : {".", "../other"}) {
+    fs::create_directories(dir.path("other"));
+    fs::remove(run() / "last");
+    fs::create_symlink(link, run() / "last");
+    const auto before = names();
+    EXPECT_EQ(
+        error_text<std::runtime_error>([&] { folder.settle(2); }),
+        (run() / "last").string() + " leads to " + link + ", which is no checkpoint of this run");
+    EXPECT_EQ(names(), before);
+  }
 }
 
 TEST_F(RunFolderTest, SettingsComeWithTheSaveAfterThem) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.set_settings("{}\n");
+  const auto fail = [&] {
+    folder.save(3, [](const fs::path&) { throw std::runtime_error("no"); });
+  };
+  EXPECT_THROW(fail(), std::runtime_error);
   EXPECT_FALSE(fs::exists(run() / "settings.json"));
-  save(folder, 3, true, "a");
+  save(folder, 3, 2, "a");
   EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
 }
 
@@ -260,7 +339,7 @@ TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
 TEST_F(RunFolderTest, ResumeRemovesNothing) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    save(folder, 3, true, "a");
+    save(folder, 3, 2, "a");
   }
   fs::copy(run() / "ckpt-000003", run() / "ckpt-000009");
   fs::remove(run() / "last");
@@ -271,29 +350,29 @@ TEST_F(RunFolderTest, ResumeRemovesNothing) {
 TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    save(folder, 3, true, "a");
+    save(folder, 3, 2, "a");
   }
   fs::create_directories(run() / "pending-checkpoint/deep");
   fs::create_directories(run() / "ckpt-000009");
   for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
     dir.write(std::string("run/") + name, "");
   }
-  RunFolder::resume(run()).settle(true);
+  RunFolder::resume(run()).settle({});
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }
 
 TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
   {
     RunFolder folder = RunFolder::start(run(), false);
-    save(folder, 0, true, "a");
+    save(folder, 0, 2, "a");
   }
   fs::remove(run() / "last");
   fs::remove(run() / "best");
   EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-000000");
   EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "best"); }),
-            run().string() + " holds no checkpoint: best is not there");
+            (run() / "best").string() + " leads to none of the checkpoints ckpt-000000");
   EXPECT_THAT(start_error(), HasSubstr("holds a run already (ckpt-000000)"));
-  RunFolder::resume(run()).settle(true);
+  RunFolder::resume(run()).settle({});
   EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000000");
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
 }
@@ -320,18 +399,18 @@ TEST_F(RunFolderTest, CheckpointsAreOrderedByIterationAndTurn) {
 TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.set_settings("{}\n");
-  save(folder, 0, true, "a");
+  save(folder, 0, 2, "a");
   fs::remove_all(run());
-  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 5, false, "b"); }),
+  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 5, kNotEvaluated, "b"); }),
             "cannot write " + (run() / "lock").string() + ": No such file or directory");
   fs::create_directory(run());
-  save(folder, 5, true, "b");
+  save(folder, 5, 2, "b");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock", "settings.json"));
   EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
   // And where another run has taken the place, that one is left alone.
   fs::rename(run(), dir.path("aside"));
   const RunFolder other = RunFolder::start(run(), false);
-  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 9, false, "c"); }),
+  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 9, kNotEvaluated, "c"); }),
             run().string() + " is in use by another training run");
 }
 
@@ -351,10 +430,7 @@ TEST_F(RunFolderTest, SaysWhatIsWrongWithTheFolder) {
 
 TEST_F(RunFolderTest, ACheckpointIsNotTakenForTheRun) {
   RunFolder folder = RunFolder::start(run(), false);
-  folder.save(0, true, [](const fs::path& path) {
-    write_file(path / "model.safetensors", "a");
-    write_file(path / "trainer.json", "{}");
-  });
+  save(folder, 0, 2, "a");
   const fs::path best = run() / "best";
   const std::string refused = best.string() +
                               " is a checkpoint, not the folder of a run, which "
@@ -369,7 +445,7 @@ TEST_F(RunFolderTest, ACheckpointIsNotTakenForTheRun) {
 TEST_F(RunFolderTest, KnowsWhetherItsCheckpointIsStillThere) {
   RunFolder folder = RunFolder::start(run(), false);
   EXPECT_FALSE(folder.has_checkpoint());
-  save(folder, 0, true, "a");
+  save(folder, 0, 2, "a");
   EXPECT_TRUE(folder.has_checkpoint());
   fs::remove_all(run());
   EXPECT_FALSE(folder.has_checkpoint());

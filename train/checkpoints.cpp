@@ -1,0 +1,167 @@
+#include "train/checkpoints.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "train/files.h"
+#include "train/json_file.h"
+
+namespace chargrad::train {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The files of a checkpoint.
+const std::set<std::string> kParts{"model.safetensors", "config.json", "vocab.json",
+                                   "trainer.safetensors", "trainer.json"};
+
+// Of what the path leads to; throws where that cannot be told.
+fs::file_type type_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::none) {
+    fail_reading(path, error);
+  }
+  return type;
+}
+
+}  // namespace
+
+bool CheckpointName::operator<(const CheckpointName& other) const {
+  return std::tie(iter, turn) < std::tie(other.iter, other.turn);
+}
+
+std::string checkpoint_name(const CheckpointName& name) {
+  return fmt::format("ckpt-{:06}", name.iter) +
+         (name.turn == 1 ? std::string() : fmt::format("-{}", name.turn));
+}
+
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "ckpt-";
+  if (name.substr(0, kPrefix.size()) != kPrefix) {
+    return std::nullopt;
+  }
+  CheckpointName parsed{0, 1};
+  const char* const end = name.data() + name.size();
+  std::from_chars_result read = std::from_chars(name.data() + kPrefix.size(), end, parsed.iter);
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+    read = std::from_chars(read.ptr + 1, end, parsed.turn);
+  }
+  const bool is_one = read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 &&
+                      parsed.turn >= 1 && checkpoint_name(parsed) == name;
+  return is_one ? std::optional<CheckpointName>(parsed) : std::nullopt;
+}
+
+bool is_checkpoint_file(const std::string& name) {
+  return kParts.count(name) != 0;
+}
+
+std::vector<std::string> checkpoints(const fs::path& path) {
+  std::vector<std::pair<CheckpointName, std::string>> found;
+  for (const std::string& name : names_in(path)) {
+    if (const auto parsed = parse_checkpoint_name(name)) {
+      found.emplace_back(*parsed, name);
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::string> names(found.size());
+  std::transform(found.begin(), found.end(), names.begin(),
+                 [](const auto& checkpoint) { return checkpoint.second; });
+  return names;
+}
+
+bool is_whole(const fs::path& checkpoint) {
+  return std::all_of(kParts.begin(), kParts.end(), [&](const std::string& part) {
+    return type_of(checkpoint / part) == fs::file_type::regular;
+  });
+}
+
+Evaluation evaluation_of(const fs::path& checkpoint) {
+  const fs::path file = checkpoint / "trainer.json";
+  const std::string text = read_whole_file(file, kLargestJsonFile);
+  try {
+    const Members members(parse_json(text, shown_path(file)), shown_path(file));
+    if (members.has("val_loss") && members.at("val_loss").is_number()) {
+      return {true, members.at("val_loss").get<double>()};
+    }
+    return {!members.boolean("eval_done"), std::nullopt};
+  } catch (const std::runtime_error&) {
+    return {};
+  }
+}
+
+std::string led_to(const fs::path& path, const std::string& link) {
+  std::error_code error;
+  const fs::path target = fs::canonical(path / link, error);
+  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory ||
+      error == std::errc::too_many_symbolic_link_levels) {
+    return {};
+  }
+  const fs::path folder = error ? fs::path() : fs::canonical(path, error);
+  if (error) {
+    fail_reading(path / link, error);
+  }
+  const std::string name = target.filename().string();
+  const bool is_checkpoint = target.parent_path() == folder && parse_checkpoint_name(name) &&
+                             type_of(target) == fs::file_type::directory;
+  return is_checkpoint ? name : std::string();
+}
+
+bool may_replace(const fs::path& pending, const fs::path& best) {
+  if (!is_whole(best)) {
+    return true;
+  }
+  const std::optional<double> loss = evaluation_of(pending).val_loss;
+  return loss && loss == evaluation_of(best).val_loss;
+}
+
+void check_is_no_checkpoint(const fs::path& path) {
+  if (is_there(path / "model.safetensors") && is_there(path / "trainer.json")) {
+    throw std::runtime_error(
+        fmt::format("{} is a checkpoint, not the folder of a run, which would be {}",
+                    shown_path(path), shown_path(fs::weakly_canonical(path).parent_path())));
+  }
+}
+
+fs::path find_checkpoint(const fs::path& path, const std::string& name) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    throw std::runtime_error(fmt::format("cannot open the run folder {}: {}", shown_path(path),
+                                         error ? error.message() : "not a folder"));
+  }
+  const std::vector<std::string> names =
+      name.empty() ? std::vector<std::string>{"best", "last"} : std::vector<std::string>{name};
+  for (const std::string& candidate : names) {
+    if (fs::is_directory(path / candidate, error)) {
+      return path / candidate;
+    }
+    if (error && error != std::errc::no_such_file_or_directory) {
+      throw std::runtime_error(
+          fmt::format("cannot open {}: {}", shown_path(path / candidate), error.message()));
+    }
+  }
+  std::vector<std::string> unlinked = checkpoints(path);
+  unlinked.erase(
+      std::remove_if(unlinked.begin(), unlinked.end(),
+                     [&](const std::string& one) { return !fs::is_directory(path / one, error); }),
+      unlinked.end());
+  if (name != "best" && !unlinked.empty()) {
+    return path / unlinked.back();
+  }
+  check_is_no_checkpoint(path);
+  throw std::runtime_error(unlinked.empty()
+                               ? fmt::format("{} holds no checkpoint: {} is not there",
+                                             shown_path(path), fmt::join(names, " or "))
+                               : fmt::format("{} leads to none of the checkpoints {}",
+                                             shown_path(path / name), fmt::join(unlinked, ", ")));
+}
+
+}  // namespace chargrad::train
