@@ -185,10 +185,9 @@ std::optional<double> RunFolder::point_best(std::optional<double> best_val_loss)
     if (!is_whole(path_ / name)) {
       continue;
     }
-    std::optional<double> loss = evaluation_of(path_ / name).val_loss;
-    if (!loss && name == linked) {
-      loss = best_val_loss;
-    }
+    const Evaluation evaluation = evaluation_of(path_ / name);
+    const std::optional<double> loss =
+        !evaluation.is_known && name == linked ? best_val_loss : evaluation.val_loss;
     if (loss && (!lowest || *loss < *lowest || (*loss == *lowest && name == linked))) {
       lowest = loss;
       best = name;

@@ -223,7 +223,7 @@ TEST_F(RunFolderTest, TheBestIsFoundAgain) {
     fs::remove_all(run());
     RunFolder folder = RunFolder::start(run(), false);
     save(folder, 3, 2, "a");
-    save(folder, 5, 3, "b");
+    save(folder, 5, kNotEvaluated, "b");
     fs::create_directory(run() / "empty");
     fs::remove(run() / "best");
     if (*link != '\0') {
