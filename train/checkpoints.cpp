@@ -19,9 +19,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
+constexpr const char* kModel = "model.safetensors";
 // The files of a checkpoint.
-const std::set<std::string> kParts{"model.safetensors", "config.json", "vocab.json",
-                                   "trainer.safetensors", "trainer.json"};
+const std::set<std::string> kParts{kModel, "config.json", "vocab.json", "trainer.safetensors",
+                                   "trainer.json"};
+
+constexpr int64_t kMostTurns = 1'000'000;  // more are not counted
 
 // Of what the path leads to; throws where that cannot be told.
 fs::file_type type_of(const fs::path& path) {
@@ -56,12 +59,9 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view name) {
     read = std::from_chars(read.ptr + 1, end, parsed.turn);
   }
   const bool is_one = read.ec == std::errc() && read.ptr == end && parsed.iter >= 0 &&
-                      parsed.turn >= 1 && checkpoint_name(parsed) == name;
+                      parsed.turn >= 1 && parsed.turn <= kMostTurns &&
+                      checkpoint_name(parsed) == name;
   return is_one ? std::optional<CheckpointName>(parsed) : std::nullopt;
-}
-
-bool is_checkpoint_file(const std::string& name) {
-  return kParts.count(name) != 0;
 }
 
 std::vector<std::string> checkpoints(const fs::path& path) {
@@ -78,14 +78,47 @@ std::vector<std::string> checkpoints(const fs::path& path) {
   return names;
 }
 
-bool is_whole(const fs::path& checkpoint) {
-  return std::all_of(kParts.begin(), kParts.end(), [&](const std::string& part) {
-    return type_of(checkpoint / part) == fs::file_type::regular;
-  });
+std::string new_checkpoint_name(const fs::path& path, int64_t iter) {
+  CheckpointName name{iter, 1};
+  for (const std::string& other : checkpoints(path)) {
+    const CheckpointName taken = *parse_checkpoint_name(other);
+    if (taken.iter == iter) {
+      name.turn = taken.turn + 1;
+    }
+  }
+  return checkpoint_name(name);
+}
+
+bool holds_only_checkpoint_files(const fs::path& path) {
+  if (type_at(path) != fs::file_type::directory) {
+    return false;
+  }
+  const std::vector<std::string> held = names_in(path);
+  return std::all_of(held.begin(), held.end(),
+                     [](const std::string& part) { return kParts.count(part) != 0; });
+}
+
+bool is_whole_checkpoint(const fs::path& path) {
+  return holds_only_checkpoint_files(path) && names_in(path).size() == kParts.size();
+}
+
+bool holds_model(const fs::path& checkpoint) {
+  const fs::path model = checkpoint / kModel;
+  std::error_code ignored;
+  return is_there(model) &&
+         (type_of(model) != fs::file_type::regular || fs::file_size(model, ignored) != 0);
+}
+
+void remove_checkpoint(const fs::path& checkpoint) {
+  remove_path(checkpoint / kModel);
+  remove_path(checkpoint);
 }
 
 Evaluation evaluation_of(const fs::path& checkpoint) {
   const fs::path file = checkpoint / "trainer.json";
+  if (type_of(file) != fs::file_type::regular) {
+    return {};
+  }
   const std::string text = read_whole_file(file, kLargestJsonFile);
   try {
     const Members members(parse_json(text, shown_path(file)), shown_path(file));
@@ -115,16 +148,9 @@ std::string led_to(const fs::path& path, const std::string& link) {
   return is_checkpoint ? name : std::string();
 }
 
-bool may_replace(const fs::path& pending, const fs::path& best) {
-  if (!is_whole(best)) {
-    return true;
-  }
-  const std::optional<double> loss = evaluation_of(pending).val_loss;
-  return loss && loss == evaluation_of(best).val_loss;
-}
-
 void check_is_no_checkpoint(const fs::path& path) {
-  if (is_there(path / "model.safetensors") && is_there(path / "trainer.json")) {
+  std::error_code ignored;
+  if (fs::exists(path / kModel, ignored) && fs::exists(path / "trainer.json", ignored)) {
     throw std::runtime_error(
         fmt::format("{} is a checkpoint, not the folder of a run, which would be {}",
                     shown_path(path), shown_path(fs::weakly_canonical(path).parent_path())));

@@ -11,9 +11,8 @@
 
 namespace chargrad::train {
 
-// The iteration of a checkpoint's name, "ckpt-000500", and of names that say no more its turn:
-// "ckpt-000500-2" was written while the first was there and the file system could not exchange
-// them, or the first was the best of all.
+// The iteration of a checkpoint's name, "ckpt-000500", and of those of one iteration its turn:
+// "ckpt-000500-2" was written while the first was there, as after an evaluation that was still due.
 struct CheckpointName {
   int64_t iter;
   int64_t turn;
@@ -24,18 +23,26 @@ struct CheckpointName {
 std::string checkpoint_name(const CheckpointName& name);
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view name);
 
-// Whether a checkpoint has a file of that name.
-bool is_checkpoint_file(const std::string& name);
+// The name for a checkpoint of that iteration beside those in the folder: its turn is the last.
+std::string new_checkpoint_name(const std::filesystem::path& path, int64_t iter);
 
 // Names of the checkpoints in the folder, oldest first.
 std::vector<std::string> checkpoints(const std::filesystem::path& path);
 
-// Whether all files of a checkpoint are there: one that is being removed has no more all of them.
-bool is_whole(const std::filesystem::path& checkpoint);
+// Whether `path` is a folder that holds nothing but files of a checkpoint; with all of them.
+bool holds_only_checkpoint_files(const std::filesystem::path& path);
+bool is_whole_checkpoint(const std::filesystem::path& path);
 
-// What the trainer.json of a whole checkpoint says of the evaluation of its model.
+// Whether there is a model to lose, be it behind a link that leads nowhere now: all but an empty
+// file.
+bool holds_model(const std::filesystem::path& checkpoint);
+
+// Removes a checkpoint, the model first: what a crash leaves of it is worth nothing.
+void remove_checkpoint(const std::filesystem::path& checkpoint);
+
+// What trainer.json says of the evaluation of a checkpoint's model.
 struct Evaluation {
-  bool is_known = false;           // not where the text makes no sense
+  bool is_known = false;           // not where there is no such file, or its text makes no sense
   std::optional<double> val_loss;  // known, and none: the model was not evaluated
 };
 
@@ -44,10 +51,6 @@ Evaluation evaluation_of(const std::filesystem::path& checkpoint);
 // The name of the checkpoint in the folder `path` that its link leads to, however that is written;
 // "" if it leads to none.
 std::string led_to(const std::filesystem::path& path, const std::string& link);
-
-// Whether the new checkpoint may take the place of the best one, which is of the same iteration: a
-// run that went back to before it comes to other numbers.
-bool may_replace(const std::filesystem::path& pending, const std::filesystem::path& best);
 
 // Throws where a checkpoint is given for the folder of its run.
 void check_is_no_checkpoint(const std::filesystem::path& path);

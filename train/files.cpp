@@ -49,9 +49,17 @@ void fail_reading(const fs::path& path, const std::error_code& error) {
   throw std::runtime_error(fmt::format("cannot read {}: {}", shown_path(path), error.message()));
 }
 
-bool is_there(const fs::path& path) {
+fs::file_type type_at(const fs::path& path) {
   std::error_code error;
-  return fs::exists(fs::symlink_status(path, error));
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::none) {
+    fail_reading(path, error);
+  }
+  return type;
+}
+
+bool is_there(const fs::path& path) {
+  return type_at(path) != fs::file_type::not_found;
 }
 
 std::vector<std::string> names_in(const fs::path& folder) {
@@ -237,28 +245,11 @@ void replace_link(const fs::path& link, const std::string& target) {
   sync_folder(link.parent_path());
 }
 
-bool replace_folder(const fs::path& from, const fs::path& to) {
-  const auto renamed = [&](unsigned flags) {
-    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), flags) == 0;
-  };
-  // NFS, FUSE and others know no flags, old kernels not even the call.
-  const auto is_unknown = [] { return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP; };
-  bool done = renamed(RENAME_NOREPLACE);
-  if (!done && is_unknown()) {
-    // A plain rename takes a free name only: over a folder that holds anything it fails.
-    done = ::rename(from.c_str(), to.c_str()) == 0;
-  }
-  if (!done && (errno == EEXIST || errno == ENOTEMPTY)) {
-    done = renamed(RENAME_EXCHANGE);
-    if (!done && is_unknown()) {
-      return false;
-    }
-  }
-  if (!done) {
-    fail_errno("replace", to);
+void rename_folder(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    fail_errno("rename to", to);
   }
   sync_folder(to.parent_path());
-  return true;
 }
 
 FolderLock::FolderLock(const fs::path& folder) : file_(folder / kName, O_RDWR | O_CREAT, "write") {

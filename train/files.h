@@ -20,6 +20,9 @@ std::string shown_path(const std::filesystem::path& path);
 
 [[noreturn]] void fail_reading(const std::filesystem::path& path, const std::error_code& error);
 
+// What has that name, which may be a link; not_found without any. Throws where that cannot be told.
+std::filesystem::file_type type_at(const std::filesystem::path& path);
+
 // Whether anything has that name, be it a link that leads nowhere.
 bool is_there(const std::filesystem::path& path);
 
@@ -104,10 +107,8 @@ void remove_path(const std::filesystem::path& path);
 // Makes `link` point to `target` by an atomic rename; `target` is stored as given.
 void replace_link(const std::filesystem::path& link, const std::string& target);
 
-// Puts the folder `from` in the place of `to` in one step; if `to` exists, it ends up under the
-// name `from`. False, and nothing is done, if it exists and the file system cannot exchange names.
-[[nodiscard]] bool replace_folder(const std::filesystem::path& from,
-                                  const std::filesystem::path& to);
+// Gives a folder another name, which is free, and waits until that is on the disk.
+void rename_folder(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Holds a folder for one process until destroyed: a second holder throws. The system drops the
 // lock when the process ends, however it ends.

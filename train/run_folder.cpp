@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
-#include <set>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include "train/checkpoints.h"
@@ -22,33 +22,24 @@ namespace {
 
 constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way, or out
 
-// What a run that came to a checkpoint has, in the order in which to remove it: a run of which
-// only a part is left is not to be taken for a whole one.
+// What a run has besides its checkpoints and the lock. In the order in which to remove it: a run of
+// which only a part is left is not to be taken for a whole one.
 const std::vector<std::string> kLinks{"last", "best"};
-// The rest, besides the lock.
-const std::vector<std::string> kOthers{"settings.json",  "metrics.jsonl", "settings.json.tmp",
-                                       "last.tmp",       "best.tmp",      "trace.json",
-                                       "trace.json.tmp", kPending};
+const std::vector<std::string> kFiles{"settings.json", "metrics.jsonl", "trace.json"};
+// What a crash or a failure leaves.
+const std::vector<std::string> kLeftOvers{kPending, "settings.json.tmp", "last.tmp", "best.tmp",
+                                          "trace.json.tmp"};
 
-// Throws where something else than a link has its name, which a copy that follows links makes.
-void check_is_link(const fs::path& link) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(link, error);
-  if (!fs::exists(status) || fs::is_symlink(status)) {
-    return;
+std::vector<std::string> joined(const std::vector<std::vector<std::string>>& lists) {
+  std::vector<std::string> all;
+  for (const std::vector<std::string>& list : lists) {
+    all.insert(all.end(), list.begin(), list.end());
   }
-  std::string advice = "move it";
-  if (is_whole(link)) {
-    const Members trainer = Members::read(link / "trainer.json");
-    const std::string name = checkpoint_name({trainer.whole("next_iter", 0, INT64_MAX), 1});
-    const bool is_taken = is_there(link.parent_path() / name);
-    const fs::path aside =
-        link.parent_path() / (is_taken ? link.filename().string() + ".copy" : name);
-    advice = fmt::format("to go on: mv {0} {1} && ln -s {2} {0}", shell_word(link.string()),
-                         shell_word(aside.string()), name);
-  }
-  throw std::runtime_error(
-      fmt::format("{} is not a link, as a run's is; {}", shown_path(link), advice));
+  return all;
+}
+
+bool is_link(const fs::path& path) {
+  return type_at(path) == fs::file_type::symlink;
 }
 
 void make_folders(const fs::path& path) {
@@ -67,26 +58,21 @@ bool begins_with(const fs::path& file, std::string_view beginning) {
   return bytes == beginning.substr(0, bytes.size());
 }
 
-// Whether what has a name of a run's is one: a link, a folder of nothing but a checkpoint's files,
-// a file that begins as a run's does. All else of that name is someone else's and stays.
+// Whether what has a name of a run's is one: a link, or a checkpoint in its place, as a copy that
+// follows links makes it; a folder of nothing but a checkpoint's files; a file that begins as a
+// run's does. All else of that name is someone else's and stays.
 bool is_a_runs(const fs::path& path) {
-  static const std::set<std::string> links{"last", "best", "last.tmp", "best.tmp"};
   const std::string name = path.filename().string();
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (error) {
-    fail_reading(path, error);
+  if (name == "last" || name == "best") {
+    return is_link(path) || is_whole_checkpoint(path);
   }
-  if (links.count(name) != 0) {
-    return fs::is_symlink(status);
+  if (name == "last.tmp" || name == "best.tmp") {
+    return is_link(path);
   }
   if (name == kPending || parse_checkpoint_name(name)) {
-    const std::vector<std::string> held =
-        fs::is_directory(status) ? names_in(path) : std::vector<std::string>{name};
-    return std::all_of(held.begin(), held.end(),
-                       [](const std::string& part) { return is_checkpoint_file(part); });
+    return holds_only_checkpoint_files(path);
   }
-  if (!fs::is_regular_file(status)) {
+  if (type_at(path) != fs::file_type::regular) {
     return false;
   }
   return name == "settings.json"   ? begins_with(path, "{\n  \"version\":")
@@ -95,14 +81,40 @@ bool is_a_runs(const fs::path& path) {
                                    : true;
 }
 
+void check_is_not_in_the_way(const fs::path& path) {
+  if (is_there(path) && !is_a_runs(path)) {
+    throw std::runtime_error(
+        fmt::format("{} is in the way and no part of a run; move it, or use another --out_dir",
+                    shown_path(path)));
+  }
+}
+
+// Where a checkpoint itself has the place of the link, gives it a name of its own and links to it.
+void restore_link(const fs::path& link) {
+  check_is_not_in_the_way(link);
+  if (is_there(link) && !is_link(link)) {
+    const int64_t iter = Members::read(link / "trainer.json").whole("next_iter", 0, INT64_MAX);
+    const std::string name = new_checkpoint_name(link.parent_path(), iter);
+    rename_folder(link, link.parent_path() / name);
+    replace_link(link, name);
+  }
+}
+
+void point_link(const fs::path& link, const std::string& name) {
+  restore_link(link);
+  replace_link(link, name);
+}
+
+void remove_left_over(const fs::path& path) {
+  check_is_not_in_the_way(path);
+  remove_path(path);
+}
+
 // Of what makes a folder a run, the first that is there; "" without any. What a run has before
 // its first checkpoint counts only in a folder that no run has held: there it is someone else's.
 std::string first_sign_of_a_run(const fs::path& path) {
-  std::vector<std::string> signs = kLinks;
-  if (!is_there(path / FolderLock::kName)) {
-    signs.insert(signs.end(), kOthers.begin(), kOthers.end());
-  }
-  for (const std::string& name : signs) {
+  const bool was_held = is_there(path / FolderLock::kName);
+  for (const std::string& name : was_held ? kLinks : joined({kLinks, kFiles, kLeftOvers})) {
     if (is_there(path / name)) {
       return name;
     }
@@ -123,20 +135,13 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
   if (is_there(path / FolderLock::kName)) {
     held = RunFolder(path);  // first: while another run writes here there is nothing to look at
   }
-  std::vector<std::string> names = kLinks;
-  const std::vector<std::string> old = checkpoints(path);
-  names.insert(names.end(), old.begin(), old.end());
-  names.insert(names.end(), kOthers.begin(), kOthers.end());
+  const std::vector<std::string> names = joined({kLinks, checkpoints(path), kFiles, kLeftOvers});
   for (const std::string& name : names) {
-    if (is_there(path / name) && !is_a_runs(path / name)) {
-      throw std::runtime_error(
-          fmt::format("{} is in the way and no part of a run; move it, or use another --out_dir",
-                      shown_path(path / name)));
-    }
+    check_is_not_in_the_way(path / name);
   }
   const std::string sign = first_sign_of_a_run(path);
   if (!sign.empty() && !overwrite) {
-    const bool can_go_on = std::find(kOthers.begin(), kOthers.end(), sign) == kOthers.end();
+    const bool can_go_on = sign == "last" || sign == "best" || parse_checkpoint_name(sign);
     throw std::runtime_error(
         fmt::format("{} holds a run already ({}); {}--overwrite replaces it, another --out_dir "
                     "leaves it",
@@ -158,78 +163,80 @@ std::optional<double> RunFolder::settle(std::optional<double> best_val_loss) con
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     fail_errno("write in", path_);
   }
-  for (const std::string& link : kLinks) {
-    check_is_link(path_ / link);
+  for (const std::string& name : joined({kLinks, kLeftOvers})) {
+    check_is_not_in_the_way(path_ / name);
   }
   const fs::path last = find_checkpoint(path_, "last");
   if (last.filename() != "last") {
-    replace_link(path_ / "last", last.filename().string());
-  } else if (led_to(path_, "last").empty()) {
+    point_link(path_ / "last", last.filename().string());
+  } else if (is_link(last) && led_to(path_, "last").empty()) {
     std::error_code ignored;
     throw std::runtime_error(fmt::format("{} leads to {}, which is no checkpoint of this run",
                                          shown_path(last),
                                          shown_path(fs::read_symlink(last, ignored))));
   }
+  restore_link(path_ / "last");
   return clean(best_val_loss);
 }
 
 bool RunFolder::has_checkpoint() const {
-  return is_there(path_ / "last" / "model.safetensors");
+  std::error_code ignored;
+  return fs::exists(path_ / "last" / "model.safetensors", ignored);
 }
 
-std::optional<double> RunFolder::point_best(std::optional<double> best_val_loss) const {
+RunFolder::Best RunFolder::find_best(std::optional<double> best_val_loss) const {
   const std::string linked = led_to(path_, "best");
-  std::string best;
-  std::optional<double> lowest;
+  Best best;
+  std::tuple<double, bool, bool> lowest;
   for (const std::string& name : checkpoints(path_)) {
-    if (!is_whole(path_ / name)) {
+    if (!holds_model(path_ / name)) {
       continue;
     }
     const Evaluation evaluation = evaluation_of(path_ / name);
     const std::optional<double> loss =
         !evaluation.is_known && name == linked ? best_val_loss : evaluation.val_loss;
-    if (loss && (!lowest || *loss < *lowest || (*loss == *lowest && name == linked))) {
-      lowest = loss;
-      best = name;
+    // Of equal ones rather one that says so itself, the one that is it already, the first.
+    const std::tuple rank(loss.value_or(0), !evaluation.is_known, name != linked);
+    if (loss && (best.name.empty() || rank < lowest)) {
+      lowest = rank;
+      best = {name, loss};
     }
   }
-  if (best != linked && !best.empty()) {
-    replace_link(path_ / "best", best);
-  }
-  return lowest;
+  return best;
 }
 
 std::optional<double> RunFolder::clean(std::optional<double> best_val_loss) const {
-  for (const char* name :
-       {kPending, "settings.json.tmp", "last.tmp", "best.tmp", "trace.json.tmp"}) {
-    remove_path(path_ / name);
-  }
-  for (const std::string& link : kLinks) {
-    check_is_link(path_ / link);
-  }
-  best_val_loss = point_best(best_val_loss);
-  const std::string last = led_to(path_, "last"), best = led_to(path_, "best");
-  if (last.empty()) {
-    return best_val_loss;  // any checkpoint may be the one that it led to
-  }
   std::exception_ptr failure;
-  for (const std::string& name : checkpoints(path_)) {
-    const fs::path checkpoint = path_ / name;
-    // A whole one that may be better than `best` stays.
-    const bool is_left_over = name != last && name != best && is_a_runs(checkpoint) &&
-                              (!is_whole(checkpoint) || evaluation_of(checkpoint).is_known);
+  const auto attempt = [&failure](const auto& f) {
     try {
-      if (is_left_over) {
-        remove_path(checkpoint);
-      }
+      f();
     } catch (const std::runtime_error&) {
-      failure = std::current_exception();  // told when the others are gone
+      failure = failure ? failure : std::current_exception();  // told when all else is done
+    }
+  };
+  for (const std::string& name : kLeftOvers) {
+    attempt([&] { remove_left_over(path_ / name); });
+  }
+  attempt([&] { restore_link(path_ / "best"); });
+  const Best best = find_best(best_val_loss);
+  if (!best.name.empty() && best.name != led_to(path_, "best")) {
+    attempt([&] { point_link(path_ / "best", best.name); });
+  }
+  const std::string last = led_to(path_, "last"), linked = led_to(path_, "best");
+  for (const std::string& name : checkpoints(path_)) {
+    // Without `last`, any may be the one that it led to; one whose loss is not known may be better
+    // than the best.
+    const fs::path checkpoint = path_ / name;
+    const bool is_in_use = last.empty() || name == last || name == best.name || name == linked;
+    if (!is_in_use && is_a_runs(checkpoint) &&
+        (!holds_model(checkpoint) || evaluation_of(checkpoint).is_known)) {
+      attempt([&] { remove_checkpoint(checkpoint); });
     }
   }
   if (failure) {
     std::rethrow_exception(failure);
   }
-  return best_val_loss;
+  return best.val_loss;
 }
 
 void RunFolder::set_settings(const std::string& text) {
@@ -255,31 +262,28 @@ void RunFolder::hold() {
 
 void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&)>& write) {
   hold();
+  for (const char* name : {"last", "last.tmp"}) {
+    check_is_not_in_the_way(path_ / name);  // before there is a checkpoint that it cannot lead to
+  }
   const fs::path pending = path_ / kPending;
-  remove_path(pending);
+  remove_left_over(pending);
   std::error_code error;
   if (!fs::create_directory(pending, error)) {
     throw std::runtime_error(
         fmt::format("cannot make the folder {}: {}", shown_path(pending), error.message()));
   }
-  CheckpointName name{next_iter, 1};
+  const std::string name = new_checkpoint_name(path_, next_iter);
   try {
     write(pending);
     sync_folder(pending);
     write_settings();
-    if (checkpoint_name(name) == led_to(path_, "best") &&
-        !may_replace(pending, path_ / checkpoint_name(name))) {
-      ++name.turn;
-    }
-    while (!replace_folder(pending, path_ / checkpoint_name(name))) {
-      ++name.turn;
-    }
+    rename_folder(pending, path_ / name);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(pending, ignored);  // a full disk gets its room back
     throw;
   }
-  replace_link(path_ / "last", checkpoint_name(name));
+  point_link(path_ / "last", name);
 }
 
 fs::path settings_file(const fs::path& path) {

@@ -1,5 +1,6 @@
 // RUN/: settings.json, metrics.jsonl, ckpt-NNNNNN/, and the links last and best. A checkpoint
-// appears whole or not at all, and a crash at any point leaves the one before.
+// appears whole or not at all, and a crash at any point leaves the one before. In a copy of a run
+// that was made without links, a checkpoint has the place of each: it becomes one of the others.
 #pragma once
 
 #include <filesystem>
@@ -42,19 +43,25 @@ class RunFolder {
   bool has_checkpoint() const;
 
   // Points `last` to find_checkpoint's checkpoint if it leads nowhere, and cleans. Throws, and
-  // changes nothing, where nothing can be written, and where `last` leads out of the folder.
+  // changes nothing, where nothing can be written, where `last` leads out of the folder, and where
+  // a name of a run's is taken by something else.
   std::optional<double> settle(std::optional<double> best_val_loss) const;
 
   // Points `best` to the checkpoint of the lowest validation loss, as their trainer.json tell it,
   // and returns that loss; none where none was evaluated. best_val_loss is that of the one that
   // `best` leads to, if its file does not say. Removes the other checkpoints but `last`'s, and what
-  // a crash or a failure left. Throws where `last` or `best` is no link.
+  // a crash or a failure left; nothing that holds a model whose loss is not known. What cannot be
+  // done is told by an exception when the rest is done.
   std::optional<double> clean(std::optional<double> best_val_loss) const;
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
   void hold();
-  std::optional<double> point_best(std::optional<double> best_val_loss) const;
+  struct Best {
+    std::string name;  // "": there is none
+    std::optional<double> val_loss;
+  };
+  Best find_best(std::optional<double> best_val_loss) const;
 
   std::filesystem::path path_;
   std::unique_ptr<FolderLock> lock_;

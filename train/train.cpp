@@ -79,14 +79,11 @@ void settle(spdlog::logger& out, const RunFolder& folder, Trainer& trainer) {
   const std::optional<double> stored = trainer.best_val_loss();
   const std::optional<double> held = folder.settle(stored);
   trainer.set_best_val_loss(held);
-  const std::string best = shown_path(folder.path() / "best");
-  if (stored && !held) {
-    out.info("the checkpoint with validation loss {:.4f} is gone: the next evaluation is the best",
-             *stored);
-  } else if (stored && *held > *stored) {
+  if (stored && (!held || *held > *stored)) {
     out.info(
-        "the checkpoint with validation loss {:.4f} is gone: {} leads to the best of the others",
-        *stored, best);
+        "no checkpoint is known to have the best validation loss so far, {:.4f}: {}", *stored,
+        held ? fmt::format("{} leads to the best of the others", shown_path(folder.path() / "best"))
+             : "the next evaluation is the best");
   }
 }
 

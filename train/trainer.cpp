@@ -356,10 +356,14 @@ void Trainer::save(Output& output) {
   });
   if (saved) {
     state_ = state;
-    told_.clear();
     saved_ = {state_.next_iter, state_.eval_done};
-    attempt("old checkpoints",
-            [&] { state_.best_val_loss = output.folder.clean(state_.best_val_loss); });
+    const std::string cleaning = "old checkpoints";
+    const bool is_clean = attempt(
+        cleaning, [&] { state_.best_val_loss = output.folder.clean(state_.best_val_loss); });
+    told_.clear();
+    if (!is_clean) {
+      told_.insert(cleaning);
+    }
   }
 }
 

@@ -104,7 +104,7 @@ class Trainer {
   void save_if_changed(Output& output);
   bool is_saved(const RunFolder& folder) const;
   // Runs f and returns whether it succeeded; a failure is told by on_warning, unless one of the
-  // same subject was told since the last checkpoint that was saved.
+  // same subject was told since the last checkpoint that was saved, or at it.
   bool attempt(const std::string& subject, const std::function<void()>& f);
   void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }

@@ -6,7 +6,6 @@
 //                 process ends; short: half of a write is done, as write() may; a number: the call
 //                 fails with that errno; a negative one: that signal comes, and the call goes on
 //   FAULT_TIMES   how many calls this befalls from there on; 0: all of them
-//   FAULT_WITHOUT  "NAME ERRNO": this call fails so wherever it comes, besides the one at FAULT_AT
 //   FAULT_LOG     a file that gets a line "number name path" for each call that counts
 // fsync is not passed on: a process that ends loses nothing of what it wrote.
 #include <dirent.h>
@@ -37,7 +36,6 @@ struct Plan {
   std::string kind = setting("FAULT_KIND", "kill");
   long at = std::atol(setting("FAULT_AT", "0"));
   long times = std::atol(setting("FAULT_TIMES", "1"));
-  std::string without = setting("FAULT_WITHOUT", "");
   const char* log = std::getenv("FAULT_LOG");
 };
 
@@ -72,16 +70,6 @@ void write_log(long number, const char* name, const std::string& path) {
 
 enum class Fate { kPasses, kFails, kHalf, kHalfThenEnds };
 
-// Whether the system is to be without this call; errno then says so.
-bool is_missing(const std::string& name) {
-  const std::string& without = plan().without;
-  if (without.compare(0, name.size() + 1, name + " ") != 0) {
-    return false;
-  }
-  errno = std::atoi(without.c_str() + name.size());
-  return true;
-}
-
 // Counts a call and says what becomes of it; does not come back where the process is to end.
 Fate fate(const char* name, const std::string& path, bool is_write = false) {
   static std::atomic<long> calls = 0;
@@ -96,7 +84,7 @@ Fate fate(const char* name, const std::string& path, bool is_write = false) {
   }
   if (plan().at == 0 || number < plan().at ||
       (plan().times != 0 && number >= plan().at + plan().times)) {
-    return is_missing(name) ? Fate::kFails : Fate::kPasses;
+    return Fate::kPasses;
   }
   if (plan().kind == "short" || plan().kind == "torn") {
     return !is_write ? Fate::kPasses : (plan().kind == "short" ? Fate::kHalf : Fate::kHalfThenEnds);
@@ -107,7 +95,7 @@ Fate fate(const char* name, const std::string& path, bool is_write = false) {
   const int error = std::atoi(plan().kind.c_str());
   if (error < 0) {
     raise(-error);
-    return is_missing(name) ? Fate::kFails : Fate::kPasses;
+    return Fate::kPasses;
   }
   errno = error;
   return Fate::kFails;
@@ -184,13 +172,6 @@ CHARGRAD_STAND_IN(int, truncate, const char* path, off_t length) {
 
 CHARGRAD_STAND_IN(int, rename, const char* from, const char* to) {
   return fails("rename", to) ? -1 : next<Function_rename>("rename")(from, to);
-}
-
-CHARGRAD_STAND_IN(int, renameat2, int folder, const char* from, int to_folder, const char* to,
-                  unsigned flags) {
-  return fails("renameat2", path_at(to_folder, to))
-             ? -1
-             : next<Function_renameat2>("renameat2")(folder, from, to_folder, to, flags);
 }
 
 CHARGRAD_STAND_IN(int, symlink, const char* target, const char* path) {

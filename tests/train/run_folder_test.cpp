@@ -5,12 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <optional>
 #include <stdexcept>
 
 #include "tests/error_text.h"
 #include "tests/temp_folder.h"
+#include "tests/train/run_folder_fixture.h"
 #include "train/checkpoints.h"
 
 namespace chargrad::train {
@@ -22,49 +21,7 @@ using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 
-using Loss = std::optional<double>;
-
-constexpr Loss kNotEvaluated = std::nullopt;
 constexpr const char* kSettings = "{\n  \"version\": 1\n}\n";
-
-class RunFolderTest : public testing::Test {
- protected:
-  fs::path run() const { return dir.path("run"); }
-
-  // The files of a checkpoint, of which model.safetensors has this text.
-  static void write_checkpoint(const fs::path& path, int64_t next_iter, Loss val_loss,
-                               const std::string& text) {
-    for (const char* name : {"config.json", "vocab.json", "trainer.safetensors"}) {
-      write_file(path / name, "");
-    }
-    write_file(path / "model.safetensors", text);
-    write_file(path / "trainer.json",
-               fmt::format(R"({{"next_iter": {}, "eval_done": {}, "val_loss": {}}})", next_iter,
-                           val_loss.has_value(), val_loss ? std::to_string(*val_loss) : "null"));
-  }
-
-  // Saves one; of the best losses so far.
-  static Loss save(RunFolder& folder, int64_t next_iter, Loss val_loss, const std::string& text) {
-    folder.save(next_iter,
-                [&](const fs::path& path) { write_checkpoint(path, next_iter, val_loss, text); });
-    return folder.clean({});
-  }
-
-  std::vector<std::string> names() const {
-    std::vector<std::string> found;
-    for (const auto& entry : fs::directory_iterator(run())) {
-      found.push_back(entry.path().filename().string());
-    }
-    std::sort(found.begin(), found.end());
-    return found;
-  }
-
-  std::string start_error(bool overwrite = false) const {
-    return error_text<std::runtime_error>([&] { RunFolder::start(run(), overwrite); });
-  }
-
-  TempFolder dir;
-};
 
 TEST_F(RunFolderTest, KeepsWhatTheLinksName) {
   RunFolder folder = RunFolder::start(run(), false);
@@ -177,142 +134,15 @@ TEST_F(RunFolderTest, CleaningLeavesNamesThatNoRunWrites) {
                                    "ckpt-000003", "ckpt-2", "last", "lock"));
 }
 
-// As cp -rL makes them. The command in the message does what it says.
-TEST_F(RunFolderTest, ACopyWithoutItsLinksIsNamed) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  for (const char* link : {"last", "best"}) {
-    for (const bool is_alone : {false, true}) {
-      fs::remove(run() / link);
-      fs::copy(run() / "ckpt-000003", run() / link);
-      if (is_alone) {
-        fs::remove_all(run() / "ckpt-000003");
-      }
-      const std::string path = (run() / link).string();
-      const std::string aside = is_alone ? (run() / "ckpt-000003").string() : path + ".copy";
-      const std::string command = fmt::format("mv {0} {1} && ln -s ckpt-000003 {0}", path, aside);
-      EXPECT_EQ(error_text<std::runtime_error>([&] { folder.settle({}); }),
-                fmt::format("{} is not a link, as a run's is; to go on: {}", path, command));
-      ASSERT_EQ(std::system(command.c_str()), 0);
-      EXPECT_EQ(folder.settle({}), 2);
-      EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
-      fs::remove_all(path + ".copy");
-    }
-  }
-  fs::remove(run() / "best");
-  fs::create_directory(run() / "best");
-  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.clean({}); }),
-            (run() / "best").string() + " is not a link, as a run's is; move it");
-}
-
-TEST_F(RunFolderTest, ALinkMayBeWrittenInAnyWay) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  save(folder, 5, kNotEvaluated, "b");
-  fs::remove(run() / "best");
-  fs::remove(run() / "last");
-  fs::create_symlink("./ckpt-000003/", run() / "best");
-  fs::create_symlink(run() / "ckpt-000005", run() / "last");
-  folder.settle({});
-  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
-}
-
+// As cp -rL or scp -r make them: whichever of the two is copied, and whatever is beside it.
+// What takes a name of a run's while it runs, or before it goes on, stays; no checkpoint is lost
+// for it, and they do not pile up.
 // Whatever became of the link: the files of the checkpoints say which one it is.
-TEST_F(RunFolderTest, TheBestIsFoundAgain) {
-  for (const char* link : {"", "ckpt-000004", "best", ".", "empty", "last", "ckpt-000005"}) {
-    fs::remove_all(run());
-    RunFolder folder = RunFolder::start(run(), false);
-    save(folder, 3, 2, "a");
-    save(folder, 5, kNotEvaluated, "b");
-    fs::create_directory(run() / "empty");
-    fs::remove(run() / "best");
-    if (*link != '\0') {
-      fs::create_symlink(link, run() / "best");
-    }
-    EXPECT_EQ(folder.settle(2), 2) << link;
-    EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003") << link;
-    save(folder, 9, 4, "c");
-    EXPECT_EQ(dir.read("run/best/model.safetensors"), "a") << link;
-  }
-}
-
 // And where it is gone, the best of the others is it; without another one nothing is.
-TEST_F(RunFolderTest, TheBestThatIsGoneIsNotClaimed) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  save(folder, 5, 3, "b");
-  fs::remove_all(run() / "ckpt-000003");
-  EXPECT_EQ(folder.settle(2), 3);
-  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000005");
-  save(folder, 7, kNotEvaluated, "c");
-  fs::remove_all(run() / "ckpt-000005");
-  EXPECT_EQ(folder.settle(2), std::nullopt);
-  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000007");
-  EXPECT_EQ(save(folder, 9, 4, "d"), 4);
-}
-
-TEST_F(RunFolderTest, OfEqualLossesTheFirstIsTheBest) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  save(folder, 5, 2, "b");
-  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
-}
-
 // A run that went back to before its best checkpoint comes by that iteration again.
-TEST_F(RunFolderTest, TheBestIsNotExchangedForAnotherOfItsIteration) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 10, 2, "a");
-  save(folder, 10, kNotEvaluated, "b");
-  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000010-2");
-  save(folder, 10, 3, "c");
-  EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
-  EXPECT_EQ(dir.read("run/last/model.safetensors"), "c");
-  save(folder, 10, 2, "a");
-  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000010", "last", "lock"));
-}
-
+// What is missing may be found again; sample needs neither file of the trainer's.
+// The stored loss is that of the true best; a link set by hand does not make another one it.
 // A file that does not say how good its model is: written by an older version, or damaged.
-TEST_F(RunFolderTest, WhatMayBeTheBestIsNotRemoved) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  dir.write("run/ckpt-000003/trainer.json", R"({"next_iter": 3, "eval_done": true})");
-  EXPECT_EQ(folder.clean(2), 2);  // the link counts
-  folder.save(5, [](const fs::path& path) { write_checkpoint(path, 5, 3, "b"); });
-  EXPECT_EQ(folder.clean(2), 2);
-  EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
-  fs::remove(run() / "best");
-  EXPECT_EQ(save(folder, 7, 4, "c"), 3);
-  EXPECT_THAT(names(),
-              ElementsAre("best", "ckpt-000003", "ckpt-000005", "ckpt-000007", "last", "lock"));
-}
-
-TEST_F(RunFolderTest, NoCheckpointIsRemovedWhileLastLeadsNowhere) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  save(folder, 5, 3, "b");
-  fs::create_directory(run() / "ckpt-000004");
-  fs::remove(run() / "last");
-  const auto before = names();
-  folder.clean(2);
-  EXPECT_EQ(names(), before);
-}
-
-TEST_F(RunFolderTest, ALinkOutOfTheFolderIsRefused) {
-  RunFolder folder = RunFolder::start(run(), false);
-  save(folder, 3, 2, "a");
-  save(folder, 5, 3, "b");
-  for (const char* link : {".", "../other"}) {
-    fs::create_directories(dir.path("other"));
-    fs::remove(run() / "last");
-    fs::create_symlink(link, run() / "last");
-    const auto before = names();
-    EXPECT_EQ(
-        error_text<std::runtime_error>([&] { folder.settle(2); }),
-        (run() / "last").string() + " leads to " + link + ", which is no checkpoint of this run");
-    EXPECT_EQ(names(), before);
-  }
-}
-
 TEST_F(RunFolderTest, SettingsComeWithTheSaveAfterThem) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.set_settings("{}\n");
@@ -352,11 +182,12 @@ TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
     RunFolder folder = RunFolder::start(run(), false);
     save(folder, 3, 2, "a");
   }
-  fs::create_directories(run() / "pending-checkpoint/deep");
+  dir.write("run/pending-checkpoint/config.json", "");
   fs::create_directories(run() / "ckpt-000009");
-  for (const char* name : {"last.tmp", "best.tmp", "settings.json.tmp"}) {
-    dir.write(std::string("run/") + name, "");
+  for (const char* name : {"last.tmp", "best.tmp"}) {
+    fs::create_symlink("ckpt-000009", run() / name);
   }
+  dir.write("run/settings.json.tmp", "");
   RunFolder::resume(run()).settle({});
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }

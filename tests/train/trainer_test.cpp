@@ -345,6 +345,25 @@ TEST_F(TrainerTest, AFailedSaveIsToldAndTriedAgain) {
   EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
 }
 
+TEST_F(TrainerTest, AFailedCleaningIsToldOnce) {
+  std::vector<std::string> warnings;
+  Log log;
+  TrainEvents events = log.events();
+  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  events.on_iter = [&](const IterMetrics& m) {
+    if (m.iter == 1) {
+      fs::remove(run("a") / "best");
+      fs::create_directory(run("a") / "best");
+    }
+  };
+  TrainSettings s = tiny();
+  s.eval_interval = 2;
+  RunFolder folder = RunFolder::start(run("a"), false);
+  EXPECT_EQ(Trainer(s, dataset, events).run(folder), StopReason::kFinished);
+  EXPECT_THAT(warnings, testing::ElementsAre(HasSubstr("best is in the way")));
+  EXPECT_LE(checkpoints(run("a")).size(), 2U);
+}
+
 TEST_F(TrainerTest, AFailedLastSaveIsAnErrorAndTheOldCheckpointRemains) {
   Log log;
   TrainEvents events = log.events();
@@ -403,7 +422,7 @@ TEST_F(TrainerTest, ALostBestIsFollowedByTheNextEvaluation) {
   Trainer trainer = Trainer::resume(s, dataset, find_checkpoint(run("a"), "last"), log.events());
   trainer.set_best_val_loss({});
   trainer.run(folder);
-  EXPECT_EQ(fs::read_symlink(run("a") / "best"), "ckpt-000005");
+  EXPECT_EQ(fs::read_symlink(run("a") / "best"), "ckpt-000005-2");
 }
 
 TEST_F(TrainerTest, DropoutBatchSizeAndDtypeMayChangeOnResume) {
