@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -220,6 +221,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     every = 1 if os.environ.get("CHARGRAD_THOROUGH") else options.every
+    # A shell's background job ignores it, and train would then, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     counts, faults = collections.Counter(), []
     # Thousands of small files: in memory where that can be.
     folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -240,6 +243,11 @@ def main():
             except Fault as fault:
                 faults.append(str(fault))
                 print("FAULT", fault, flush=True)
+    for kind in {kind for kind, _ in tries if kind.startswith("SIG")}:
+        number = -int(KINDS[kind]["FAULT_KIND"])
+        if not counts[kind, f"exit status {128 + number}"]:
+            faults.append(kind)
+            print("FAULT", kind, "stopped no run")
     for (kind, how), count in sorted(counts.items()):
         print(f"{count:6} x {kind}: {how}")
     print(f"{len(tries)} points, {len(faults)} faults")
