@@ -94,8 +94,9 @@ bool holds_only_checkpoint_files(const fs::path& path) {
     return false;
   }
   const std::vector<std::string> held = names_in(path);
-  return std::all_of(held.begin(), held.end(),
-                     [](const std::string& part) { return kParts.count(part) != 0; });
+  return std::all_of(held.begin(), held.end(), [&path](const std::string& part) {
+    return kParts.count(part) != 0 && type_at(path / part) != fs::file_type::directory;
+  });
 }
 
 bool is_whole_checkpoint(const fs::path& path) {
@@ -105,8 +106,14 @@ bool is_whole_checkpoint(const fs::path& path) {
 bool holds_model(const fs::path& checkpoint) {
   const fs::path model = checkpoint / kModel;
   std::error_code ignored;
-  return is_there(model) &&
-         (type_of(model) != fs::file_type::regular || fs::file_size(model, ignored) != 0);
+  switch (type_of(model)) {
+    case fs::file_type::regular:
+      return fs::file_size(model, ignored) != 0;
+    case fs::file_type::not_found:
+      return is_link(model);
+    default:
+      return false;
+  }
 }
 
 void remove_checkpoint(const fs::path& checkpoint) {
@@ -122,11 +129,13 @@ Evaluation evaluation_of(const fs::path& checkpoint) {
   const std::string text = read_whole_file(file, kLargestJsonFile);
   try {
     const Members members(parse_json(text, shown_path(file)), shown_path(file));
-    if (members.has("val_loss") && members.at("val_loss").is_number()) {
-      return {true, members.at("val_loss").get<double>()};
+    if (!members.has("val_loss") || members.at("val_loss").is_null()) {
+      return {!members.boolean("eval_done"), std::nullopt};
     }
-    return {!members.boolean("eval_done"), std::nullopt};
+    return {true, members.at("val_loss").get<double>()};
   } catch (const std::runtime_error&) {
+    return {};
+  } catch (const Json::exception&) {
     return {};
   }
 }
@@ -163,22 +172,33 @@ fs::path find_checkpoint(const fs::path& path, const std::string& name) {
     throw std::runtime_error(fmt::format("cannot open the run folder {}: {}", shown_path(path),
                                          error ? error.message() : "not a folder"));
   }
+  const auto is_folder = [&error](const fs::path& place) {
+    const bool is = fs::is_directory(place, error);
+    if (error && error != std::errc::no_such_file_or_directory &&
+        error != std::errc::too_many_symbolic_link_levels) {
+      throw std::runtime_error(
+          fmt::format("cannot open {}: {}", shown_path(place), error.message()));
+    }
+    return is;
+  };
   const std::vector<std::string> names =
       name.empty() ? std::vector<std::string>{"best", "last"} : std::vector<std::string>{name};
   for (const std::string& candidate : names) {
-    if (fs::is_directory(path / candidate, error)) {
+    if (is_folder(path / candidate)) {
       return path / candidate;
     }
-    if (error && error != std::errc::no_such_file_or_directory) {
-      throw std::runtime_error(
-          fmt::format("cannot open {}: {}", shown_path(path / candidate), error.message()));
-    }
+  }
+  const std::string half_done = name == "best" ? "" : led_to(path, "last.tmp");
+  if (!half_done.empty()) {
+    return path / half_done;
   }
   std::vector<std::string> unlinked = checkpoints(path);
-  unlinked.erase(
-      std::remove_if(unlinked.begin(), unlinked.end(),
-                     [&](const std::string& one) { return !fs::is_directory(path / one, error); }),
-      unlinked.end());
+  unlinked.erase(std::remove_if(unlinked.begin(), unlinked.end(),
+                                [&](const std::string& one) {
+                                  return is_link(path / one) || !is_folder(path / one) ||
+                                         !holds_model(path / one);
+                                }),
+                 unlinked.end());
   if (name != "best" && !unlinked.empty()) {
     return path / unlinked.back();
   }

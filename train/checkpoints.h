@@ -29,12 +29,11 @@ std::string new_checkpoint_name(const std::filesystem::path& path, int64_t iter)
 // Names of the checkpoints in the folder, oldest first.
 std::vector<std::string> checkpoints(const std::filesystem::path& path);
 
-// Whether `path` is a folder that holds nothing but files of a checkpoint; with all of them.
+// Whether `path` is a folder that holds nothing but files of a checkpoint; and all of them.
 bool holds_only_checkpoint_files(const std::filesystem::path& path);
 bool is_whole_checkpoint(const std::filesystem::path& path);
 
-// Whether there is a model to lose, be it behind a link that leads nowhere now: all but an empty
-// file.
+// Whether there is a model to lose: a file that is not empty, or a link that leads nowhere now.
 bool holds_model(const std::filesystem::path& checkpoint);
 
 // Removes a checkpoint, the model first: what a crash leaves of it is worth nothing.
@@ -56,8 +55,8 @@ std::string led_to(const std::filesystem::path& path, const std::string& link);
 void check_is_no_checkpoint(const std::filesystem::path& path);
 
 // The checkpoint that `name` ("best", "last", or "" for best and else last) leads to in the run
-// folder `path`. Without a link `last` it is the newest checkpoint: a crash may come between the
-// first checkpoint and its link. Throws where there is none.
+// folder `path`. Without `last` it is the one that last.tmp leads to, or the newest that holds a
+// model: a crash may come before a checkpoint's link. Throws where there is none.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path, const std::string& name);
 
 }  // namespace chargrad::train

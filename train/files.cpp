@@ -58,6 +58,10 @@ fs::file_type type_at(const fs::path& path) {
   return type;
 }
 
+bool is_link(const fs::path& path) {
+  return type_at(path) == fs::file_type::symlink;
+}
+
 bool is_there(const fs::path& path) {
   return type_at(path) != fs::file_type::not_found;
 }
@@ -116,7 +120,7 @@ bool Descriptor::close() {
 }
 
 FileWriter::FileWriter(const fs::path& path)
-    : path_(path), file_(path, O_WRONLY | O_CREAT | O_TRUNC, "write") {}
+    : path_(path), file_(path, O_WRONLY | O_CREAT | O_EXCL, "write") {}
 
 void FileWriter::write(std::string_view bytes) {
   if (!file_.write_all(bytes)) {
@@ -204,8 +208,10 @@ void write_file(const fs::path& path, std::string_view text) {
 
 void replace_file(const fs::path& path, std::string_view text) {
   const fs::path temporary = path.string() + ".tmp";
+  FileWriter file(temporary);
   try {
-    write_file(temporary, text);
+    file.write(text);
+    file.finish();
     if (::rename(temporary.c_str(), path.c_str()) != 0) {
       fail_errno("replace", path);
     }
@@ -233,19 +239,20 @@ void remove_path(const fs::path& path) {
 
 void replace_link(const fs::path& link, const std::string& target) {
   const fs::path temporary = link.string() + ".tmp";
-  if (::unlink(temporary.c_str()) != 0 && errno != ENOENT) {
-    fail_errno("remove", temporary);
-  }
-  if (::symlink(target.c_str(), temporary.c_str()) != 0) {
-    fail_errno("make the link", temporary);
-  }
-  if (::rename(temporary.c_str(), link.c_str()) != 0) {
-    fail_errno("replace", link);
-  }
-  sync_folder(link.parent_path());
+  make_link(temporary, target);
+  rename_path(temporary, link);
 }
 
-void rename_folder(const fs::path& from, const fs::path& to) {
+void make_link(const fs::path& link, const std::string& target) {
+  if (is_link(link) && ::unlink(link.c_str()) != 0) {
+    fail_errno("remove", link);
+  }
+  if (::symlink(target.c_str(), link.c_str()) != 0) {
+    fail_errno("make the link", link);
+  }
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {
     fail_errno("rename to", to);
   }

@@ -23,6 +23,8 @@ std::string shown_path(const std::filesystem::path& path);
 // What has that name, which may be a link; not_found without any. Throws where that cannot be told.
 std::filesystem::file_type type_at(const std::filesystem::path& path);
 
+bool is_link(const std::filesystem::path& path);
+
 // Whether anything has that name, be it a link that leads nowhere.
 bool is_there(const std::filesystem::path& path);
 
@@ -52,7 +54,7 @@ class Descriptor {
   int number_;
 };
 
-// A new file, written from front to end.
+// A new file, written from front to end; its name must be free.
 class FileWriter {
  public:
   explicit FileWriter(const std::filesystem::path& path);
@@ -107,8 +109,11 @@ void remove_path(const std::filesystem::path& path);
 // Makes `link` point to `target` by an atomic rename; `target` is stored as given.
 void replace_link(const std::filesystem::path& link, const std::string& target);
 
-// Gives a folder another name, which is free, and waits until that is on the disk.
-void rename_folder(const std::filesystem::path& from, const std::filesystem::path& to);
+// The same without that: between the link that it takes the place of and the new one is none.
+void make_link(const std::filesystem::path& link, const std::string& target);
+
+// Gives a file, a link or a folder another name, and waits until that is on the disk.
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
 // Holds a folder for one process until destroyed: a second holder throws. The system drops the
 // lock when the process ends, however it ends.

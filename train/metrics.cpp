@@ -66,7 +66,8 @@ int64_t bytes_to_keep(const FileReader& file, const std::filesystem::path& path,
 
 }  // namespace
 
-MetricsFile::MetricsFile(const std::string& path) : path_(path) {
+MetricsFile::MetricsFile(const std::string& path, std::function<void()> hold)
+    : path_(path), hold_(std::move(hold)) {
   open();
 }
 
@@ -108,14 +109,16 @@ void MetricsFile::write_line(const std::string& object) {
 }
 
 void MetricsFile::write_waiting() {
+  if (!file_->is_at(path_)) {  // removed, or another is there
+    if (hold_) {
+      hold_();
+    }
+    open();
+    torn_at_.reset();
+  }
   struct stat status {};
   if (fstat(file_->get(), &status) != 0) {
     fail_errno("write", path_);
-  }
-  if (status.st_nlink == 0) {  // removed; throws where there is no folder to make it in
-    open();
-    status.st_size = 0;
-    torn_at_.reset();
   }
   if (torn_at_) {
     if (ftruncate(file_->get(), *torn_at_) != 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,8 +33,9 @@ struct EvalMetrics {
 // file stays whole, and the line is written with the next one.
 class MetricsFile {
  public:
-  // Opens `path` to append, and makes it if it is not there.
-  explicit MetricsFile(const std::string& path);
+  // Opens `path` to append, and makes it if it is not there. `hold` is called before that is done
+  // again, where the file is no longer there, and may throw.
+  explicit MetricsFile(const std::string& path, std::function<void()> hold = {});
 
   void write(const IterMetrics& metrics);
   void write(const EvalMetrics& metrics);
@@ -48,6 +50,7 @@ class MetricsFile {
   void write_waiting();
 
   std::string path_;
+  std::function<void()> hold_;
   std::unique_ptr<Descriptor> file_;
   std::string waiting_;             // lines that are not in the file yet
   std::optional<int64_t> torn_at_;  // where a torn line begins that could not be taken back

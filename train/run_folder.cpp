@@ -38,10 +38,6 @@ std::vector<std::string> joined(const std::vector<std::vector<std::string>>& lis
   return all;
 }
 
-bool is_link(const fs::path& path) {
-  return type_at(path) == fs::file_type::symlink;
-}
-
 void make_folders(const fs::path& path) {
   std::error_code error;
   fs::create_directories(path, error);
@@ -72,13 +68,10 @@ bool is_a_runs(const fs::path& path) {
   if (name == kPending || parse_checkpoint_name(name)) {
     return holds_only_checkpoint_files(path);
   }
-  if (type_at(path) != fs::file_type::regular) {
-    return false;
-  }
-  return name == "settings.json"   ? begins_with(path, "{\n  \"version\":")
-         : name == "metrics.jsonl" ? begins_with(path, "{\"kind\":")
-         : name == "trace.json"    ? begins_with(path, "{\"displayTimeUnit\":")
-                                   : true;
+  return type_at(path) == fs::file_type::regular &&
+         begins_with(path, name == "metrics.jsonl"   ? "{\"kind\":"
+                           : name.find("trace") == 0 ? "{\"displayTimeUnit\":"
+                                                     : "{\n  \"version\":");
 }
 
 void check_is_not_in_the_way(const fs::path& path) {
@@ -89,14 +82,21 @@ void check_is_not_in_the_way(const fs::path& path) {
   }
 }
 
-// Where a checkpoint itself has the place of the link, gives it a name of its own and links to it.
+// Where a checkpoint itself has the place of the link, gives it a name of its own and links to it;
+// and does the rest of that where a crash left it half done.
 void restore_link(const fs::path& link) {
+  const fs::path half_done = link.string() + ".tmp";
   check_is_not_in_the_way(link);
+  check_is_not_in_the_way(half_done);
+  if (!is_there(link) && !led_to(link.parent_path(), half_done.filename().string()).empty()) {
+    rename_path(half_done, link);
+  }
   if (is_there(link) && !is_link(link)) {
     const int64_t iter = Members::read(link / "trainer.json").whole("next_iter", 0, INT64_MAX);
     const std::string name = new_checkpoint_name(link.parent_path(), iter);
-    rename_folder(link, link.parent_path() / name);
-    replace_link(link, name);
+    make_link(half_done, name);
+    rename_path(link, link.parent_path() / name);
+    rename_path(half_done, link);
   }
 }
 
@@ -110,6 +110,49 @@ void remove_left_over(const fs::path& path) {
   remove_path(path);
 }
 
+// A checkpoint as clean() sees it; of one that cannot be read nothing is known.
+struct Held {
+  std::string name;
+  bool is_a_runs = false;
+  bool has_model = true;
+  Evaluation evaluation = {};
+};
+
+Held look_at(const fs::path& checkpoint) {
+  return {checkpoint.filename().string(), is_a_runs(checkpoint), holds_model(checkpoint),
+          evaluation_of(checkpoint)};
+}
+
+// The one of the lowest loss, which for the linked one is best_val_loss if it does not say itself.
+Held best_of(const std::vector<Held>& all, const std::string& linked,
+             std::optional<double> best_val_loss) {
+  Held best;
+  std::tuple<double, bool, bool> lowest;
+  for (const Held& held : all) {
+    const Evaluation& evaluation = held.evaluation;
+    const std::optional<double> loss =
+        !evaluation.is_known && held.name == linked ? best_val_loss : evaluation.val_loss;
+    // Of equal ones rather one that says so itself, the one that is it already, the first.
+    const std::tuple rank(loss.value_or(0), !evaluation.is_known, held.name != linked);
+    if (held.has_model && loss && (best.name.empty() || rank < lowest)) {
+      lowest = rank;
+      best = held;
+      best.evaluation.val_loss = loss;
+    }
+  }
+  return best;
+}
+
+// Whether a run came further than to its first evaluation.
+bool shows_training(const fs::path& metrics) {
+  if (!is_there(metrics)) {
+    return false;
+  }
+  std::string beginning(4096, '\0');
+  beginning.resize(FileReader(metrics).next(beginning.data(), beginning.size()));
+  return beginning.find("{\"kind\":\"iter\"") != std::string::npos;
+}
+
 // Of what makes a folder a run, the first that is there; "" without any. What a run has before
 // its first checkpoint counts only in a folder that no run has held: there it is someone else's.
 std::string first_sign_of_a_run(const fs::path& path) {
@@ -120,7 +163,9 @@ std::string first_sign_of_a_run(const fs::path& path) {
     }
   }
   const std::vector<std::string> names = checkpoints(path);
-  return names.empty() ? std::string() : names.back();
+  return !names.empty()                           ? names.back()
+         : shows_training(path / "metrics.jsonl") ? "metrics.jsonl"  // its checkpoints are gone
+                                                  : "";
 }
 
 }  // namespace
@@ -159,84 +204,67 @@ RunFolder RunFolder::resume(const fs::path& path) {
   return RunFolder(path);
 }
 
-std::optional<double> RunFolder::settle(std::optional<double> best_val_loss) const {
+RunFolder::Cleaned RunFolder::settle(std::optional<double> best_val_loss) const {
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     fail_errno("write in", path_);
   }
-  for (const std::string& name : joined({kLinks, kLeftOvers})) {
+  for (const std::string& name : joined({kLinks, {"metrics.jsonl", "trace.json"}, kLeftOvers})) {
     check_is_not_in_the_way(path_ / name);
   }
+  restore_link(path_ / "last");
   const fs::path last = find_checkpoint(path_, "last");
   if (last.filename() != "last") {
     point_link(path_ / "last", last.filename().string());
-  } else if (is_link(last) && led_to(path_, "last").empty()) {
+  } else if (led_to(path_, "last").empty()) {
     std::error_code ignored;
     throw std::runtime_error(fmt::format("{} leads to {}, which is no checkpoint of this run",
                                          shown_path(last),
                                          shown_path(fs::read_symlink(last, ignored))));
   }
-  restore_link(path_ / "last");
   return clean(best_val_loss);
 }
 
 bool RunFolder::has_checkpoint() const {
   std::error_code ignored;
-  return fs::exists(path_ / "last" / "model.safetensors", ignored);
+  return lock_->holds(path_) && fs::exists(path_ / "last" / "model.safetensors", ignored);
 }
 
-RunFolder::Best RunFolder::find_best(std::optional<double> best_val_loss) const {
-  const std::string linked = led_to(path_, "best");
-  Best best;
-  std::tuple<double, bool, bool> lowest;
-  for (const std::string& name : checkpoints(path_)) {
-    if (!holds_model(path_ / name)) {
-      continue;
-    }
-    const Evaluation evaluation = evaluation_of(path_ / name);
-    const std::optional<double> loss =
-        !evaluation.is_known && name == linked ? best_val_loss : evaluation.val_loss;
-    // Of equal ones rather one that says so itself, the one that is it already, the first.
-    const std::tuple rank(loss.value_or(0), !evaluation.is_known, name != linked);
-    if (loss && (best.name.empty() || rank < lowest)) {
-      lowest = rank;
-      best = {name, loss};
-    }
-  }
-  return best;
-}
-
-std::optional<double> RunFolder::clean(std::optional<double> best_val_loss) const {
-  std::exception_ptr failure;
-  const auto attempt = [&failure](const auto& f) {
+RunFolder::Cleaned RunFolder::clean(std::optional<double> best_val_loss) const {
+  Cleaned result;
+  const auto attempt = [&result](const auto& f) {
     try {
       f();
-    } catch (const std::runtime_error&) {
-      failure = failure ? failure : std::current_exception();  // told when all else is done
+    } catch (const std::runtime_error& e) {
+      result.failure = result.failure.empty() ? e.what() : result.failure;
     }
   };
+  attempt([&] { restore_link(path_ / "best"); });
   for (const std::string& name : kLeftOvers) {
     attempt([&] { remove_left_over(path_ / name); });
   }
-  attempt([&] { restore_link(path_ / "best"); });
-  const Best best = find_best(best_val_loss);
+  std::vector<Held> all;
+  for (const std::string& name : checkpoints(path_)) {
+    all.push_back({name});
+    attempt([&] { all.back() = look_at(path_ / name); });
+  }
+  const std::string last = led_to(path_, "last");
+  const Held best = best_of(all, led_to(path_, "best"), best_val_loss);
+  result.best_val_loss = best.evaluation.val_loss;
   if (!best.name.empty() && best.name != led_to(path_, "best")) {
     attempt([&] { point_link(path_ / "best", best.name); });
   }
-  const std::string last = led_to(path_, "last"), linked = led_to(path_, "best");
-  for (const std::string& name : checkpoints(path_)) {
+  const std::string linked = led_to(path_, "best");
+  result.best_is_linked = linked == best.name || best.name.empty();
+  for (const Held& held : all) {
     // Without `last`, any may be the one that it led to; one whose loss is not known may be better
     // than the best.
-    const fs::path checkpoint = path_ / name;
-    const bool is_in_use = last.empty() || name == last || name == best.name || name == linked;
-    if (!is_in_use && is_a_runs(checkpoint) &&
-        (!holds_model(checkpoint) || evaluation_of(checkpoint).is_known)) {
-      attempt([&] { remove_checkpoint(checkpoint); });
+    const bool is_in_use =
+        last.empty() || held.name == last || held.name == best.name || held.name == linked;
+    if (!is_in_use && held.is_a_runs && (!held.has_model || held.evaluation.is_known)) {
+      attempt([&] { remove_checkpoint(path_ / held.name); });
     }
   }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
-  return best.val_loss;
+  return result;
 }
 
 void RunFolder::set_settings(const std::string& text) {
@@ -246,15 +274,22 @@ void RunFolder::set_settings(const std::string& text) {
 
 void RunFolder::write_settings() {
   if (!settings_are_written_) {
+    hold();
     replace_file(settings_file(path_), settings_);
     settings_are_written_ = true;
   }
 }
 
-// Where the folder is no longer the one that was locked, locks the one that is there.
 void RunFolder::hold() {
   if (lock_->holds(path_)) {
     return;
+  }
+  for (const std::string& name : joined({kLinks, checkpoints(path_), kFiles})) {
+    if (is_there(path_ / name)) {
+      throw std::runtime_error(
+          fmt::format("{} is not the folder that this run began in, and holds {}; move it",
+                      shown_path(path_), name));
+    }
   }
   lock_ = std::make_unique<FolderLock>(path_);
   settings_are_written_ = settings_.empty();
@@ -277,7 +312,7 @@ void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&
     write(pending);
     sync_folder(pending);
     write_settings();
-    rename_folder(pending, path_ / name);
+    rename_path(pending, path_ / name);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(pending, ignored);  // a full disk gets its room back

@@ -29,6 +29,10 @@ class RunFolder {
   std::filesystem::path trace_file() const { return path_ / "trace.json"; }
   const std::filesystem::path& path() const { return path_; }
 
+  // Throws unless the folder is this run's: one that was made anew since it began, and holds no
+  // run, becomes it.
+  void hold();
+
   // The text of settings.json, which the next save or write_settings() writes, in one step.
   void set_settings(const std::string& text);
   void write_settings();
@@ -36,32 +40,31 @@ class RunFolder {
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
   // ckpt-NNNNNN of the iteration that comes next, and points `last` to it; clean() comes after.
   // Where it throws, `last` leads to what it did, or to the new checkpoint. A run folder that was
-  // removed and made anew since is taken and gets the settings.
+  // removed and made anew since gets the settings.
   void save(int64_t next_iter, const std::function<void(const std::filesystem::path&)>& write);
 
-  // Whether `last` leads to a checkpoint: someone may have removed the folder.
+  // Whether `last` leads to a checkpoint: someone may have removed or exchanged the folder.
   bool has_checkpoint() const;
+
+  struct Cleaned {
+    std::optional<double> best_val_loss;  // of the best checkpoint; none where none was evaluated
+    bool best_is_linked = true;           // `best` leads to it
+    std::string failure;                  // the first thing that could not be done; ""
+  };
+
+  // Points `best` to the checkpoint of the lowest validation loss, as their trainer.json tell it;
+  // best_val_loss is that of the one that `best` leads to, if its file does not say. Removes the
+  // other checkpoints but `last`'s, and what a crash or a failure left; nothing that holds a model
+  // whose loss is not known. Does what it can, and throws where the folder cannot be read.
+  Cleaned clean(std::optional<double> best_val_loss) const;
 
   // Points `last` to find_checkpoint's checkpoint if it leads nowhere, and cleans. Throws, and
   // changes nothing, where nothing can be written, where `last` leads out of the folder, and where
   // a name of a run's is taken by something else.
-  std::optional<double> settle(std::optional<double> best_val_loss) const;
-
-  // Points `best` to the checkpoint of the lowest validation loss, as their trainer.json tell it,
-  // and returns that loss; none where none was evaluated. best_val_loss is that of the one that
-  // `best` leads to, if its file does not say. Removes the other checkpoints but `last`'s, and what
-  // a crash or a failure left; nothing that holds a model whose loss is not known. What cannot be
-  // done is told by an exception when the rest is done.
-  std::optional<double> clean(std::optional<double> best_val_loss) const;
+  Cleaned settle(std::optional<double> best_val_loss) const;
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
-  void hold();
-  struct Best {
-    std::string name;  // "": there is none
-    std::optional<double> val_loss;
-  };
-  Best find_best(std::optional<double> best_val_loss) const;
 
   std::filesystem::path path_;
   std::unique_ptr<FolderLock> lock_;

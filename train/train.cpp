@@ -69,7 +69,7 @@ void tell_of_other_kernels(spdlog::logger& out, const RunSettings& stored, const
 void tell_of_lost_link(spdlog::logger& out, const std::string& out_dir) {
   const std::filesystem::path found = find_checkpoint(out_dir, "last");
   if (found.filename() != "last") {
-    out.info("{}/last leads to no checkpoint: going on from the newest, {}", shown_path(out_dir),
+    out.info("{}/last leads to no checkpoint: going on from {}", shown_path(out_dir),
              found.filename().string());
   }
 }
@@ -77,7 +77,11 @@ void tell_of_lost_link(spdlog::logger& out, const std::string& out_dir) {
 // Gives the folder its links, and the trainer the best loss that a checkpoint of it has.
 void settle(spdlog::logger& out, const RunFolder& folder, Trainer& trainer) {
   const std::optional<double> stored = trainer.best_val_loss();
-  const std::optional<double> held = folder.settle(stored);
+  const RunFolder::Cleaned cleaned = folder.settle(stored);
+  if (!cleaned.failure.empty()) {
+    print_error("train: " + cleaned.failure);
+  }
+  const std::optional<double> held = cleaned.best_val_loss;
   trainer.set_best_val_loss(held);
   if (stored && (!held || *held > *stored)) {
     out.info(
@@ -159,7 +163,7 @@ int finish(spdlog::logger& out, const TrainSettings& settings, const Trainer& tr
                               : fmt::format("time is up at iteration {}", trainer.next_iter() - 1);
   const std::filesystem::path run = settings.out_dir;
   std::error_code ignored;
-  const bool has_best = std::filesystem::exists(run / "best", ignored);
+  const bool has_best = std::filesystem::exists(run / "best" / "model.safetensors", ignored);
   // A run too short for a second evaluation.
   const bool best_is_untrained =
       trainer.next_iter() > 0 &&

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -106,7 +107,7 @@ bool Trainer::at_evaluation() const {
 StopReason Trainer::run(RunFolder& folder) {
   const auto start = Clock::now();
   auto last_save = start;
-  Output output{folder, MetricsFile(folder.metrics_file())};
+  Output output{folder, MetricsFile(folder.metrics_file(), [&folder] { folder.hold(); })};
   StopReason reason = StopReason::kFinished;
   while (state_.next_iter <= settings_.max_iters) {
     if (at_evaluation()) {
@@ -132,17 +133,31 @@ StopReason Trainer::run(RunFolder& folder) {
       finish_profile(output);
     }
   }
-  const bool metrics_are_whole = attempt("metrics", [&] { output.metrics.sync(); });
+  finish(output);
+  return reason;
+}
+
+void Trainer::finish(Output& output) {
+  const RunFolder& folder = output.folder;
+  const auto sync = [&] { return attempt("metrics", [&] { output.metrics.sync(); }); };
+  bool metrics_are_whole = sync();
   save_if_changed(output);
   finish_profile(output);
+  metrics_are_whole = metrics_are_whole || sync();  // what was in the way may be gone
   if (!is_saved(folder)) {
     throw std::runtime_error("the last checkpoint could not be saved" + what_is_kept(folder));
+  }
+  if (!best_is_linked_) {
+    clean(output);
+  }
+  if (!best_is_linked_) {
+    throw std::runtime_error(fmt::format("{} could not be pointed to the best checkpoint",
+                                         shown_path(folder.path() / "best")));
   }
   if (!metrics_are_whole) {
     throw std::runtime_error(fmt::format("the last lines of {} could not be written",
                                          shown_path(folder.metrics_file())));
   }
-  return reason;
 }
 
 Tensor Trainer::loss(const Batch& batch) const {
@@ -236,7 +251,10 @@ void Trainer::finish_profile(Output& output) {
                     StepProfile::kWarmUp));
   } else if (profile_) {
     const std::filesystem::path trace = output.folder.trace_file();
-    const bool written = attempt("trace", [&] { replace_file(trace, profile_->trace()); });
+    const bool written = attempt("trace", [&] {
+      output.folder.hold();
+      replace_file(trace, profile_->trace());
+    });
     if (events_.on_profile) {
       events_.on_profile(profile_->text(), written ? trace : std::filesystem::path());
     }
@@ -315,9 +333,14 @@ std::string Trainer::first_nonfinite_op() {
 bool Trainer::attempt(const std::string& subject, const std::function<void()>& f) {
   try {
     f();
+    told_.erase(subject);
     return true;
   } catch (const std::exception& e) {
-    if (told_.insert(subject).second) {  // not again for every line while a disk is full
+    const bool is_new = told_.count(subject) == 0 &&
+                        std::none_of(told_.begin(), told_.end(),
+                                     [&e](const auto& told) { return told.second == e.what(); });
+    told_[subject] = e.what();
+    if (is_new) {
       warn(e.what());
     }
     return false;
@@ -357,14 +380,19 @@ void Trainer::save(Output& output) {
   if (saved) {
     state_ = state;
     saved_ = {state_.next_iter, state_.eval_done};
-    const std::string cleaning = "old checkpoints";
-    const bool is_clean = attempt(
-        cleaning, [&] { state_.best_val_loss = output.folder.clean(state_.best_val_loss); });
-    told_.clear();
-    if (!is_clean) {
-      told_.insert(cleaning);
-    }
+    clean(output);
   }
+}
+
+void Trainer::clean(Output& output) {
+  attempt("old checkpoints", [&] {
+    const RunFolder::Cleaned cleaned = output.folder.clean(state_.best_val_loss);
+    state_.best_val_loss = cleaned.best_val_loss;
+    best_is_linked_ = cleaned.best_is_linked;
+    if (!cleaned.failure.empty()) {
+      throw std::runtime_error(cleaned.failure);
+    }
+  });
 }
 
 bool Trainer::is_saved(const RunFolder& folder) const {

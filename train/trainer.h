@@ -2,9 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -95,6 +95,8 @@ class Trainer {
   std::string first_nonfinite_op();
   // What `last` holds, for the end of a message.
   std::string what_is_kept(const RunFolder& folder) const;
+  // Saves what is not yet; throws where something of the run is not on the disk as it should be.
+  void finish(Output& output);
   // Tells of the profile, if one was measured, and ends it.
   void finish_profile(Output& output);
   // Not a model whose loss is not finite: the one before it is worth more.
@@ -102,9 +104,10 @@ class Trainer {
   // Whether the loss of the model as it is now is finite, on the batch that comes next.
   bool has_finite_loss() const;
   void save_if_changed(Output& output);
+  void clean(Output& output);
   bool is_saved(const RunFolder& folder) const;
   // Runs f and returns whether it succeeded; a failure is told by on_warning, unless one of the
-  // same subject was told since the last checkpoint that was saved, or at it.
+  // same subject, or in the same words, was told and has not succeeded since.
   bool attempt(const std::string& subject, const std::function<void()>& f);
   void warn(const std::string& message) const;
   bool stopped() const { return events_.stop_signal && events_.stop_signal() != 0; }
@@ -125,8 +128,9 @@ class Trainer {
     uint64_t dropout_calls;
   };
   std::vector<MicroStep> micro_steps_;
-  int64_t skipped_ = 0;         // updates passed over
-  std::set<std::string> told_;  // subjects of failures
+  int64_t skipped_ = 0;                      // updates passed over
+  std::map<std::string, std::string> told_;  // failures by their subjects
+  bool best_is_linked_ = true;
   bool eval_is_finite_ = true;  // of the evaluation of the model as it is now, if there was one
   std::optional<std::pair<int64_t, bool>> saved_;  // next_iter and eval_done of the last save
 };

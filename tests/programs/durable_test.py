@@ -123,7 +123,7 @@ class Endurance(Programs):
         self.train(self.file)
         (self.run_folder / "last").unlink()
         (self.run_folder / "last").symlink_to("ckpt-000009")
-        notice = (f"{self.run_folder}/last leads to no checkpoint: going on from the newest, "
+        notice = (f"{self.run_folder}/last leads to no checkpoint: going on from "
                   "ckpt-000004")
         r = self.run_program("train", f"--out_dir={self.run_folder}", "--resume", "--eval_only")
         self.assertIn(notice, r.stdout.decode())

@@ -165,7 +165,11 @@ class Scenario:
         if has_checkpoint and self.again is None:
             s = self.sample(run)
             check(s.returncode == 0, "sample:", s.stderr)
-        next_start = self.again or (["--resume", "--max_iters=5"] if has_checkpoint else self.new)
+        metrics = run / "metrics.jsonl"
+        # A training of which nothing was saved is not thrown away unasked.
+        unsaved = metrics.exists() and '"kind":"iter"' in metrics.read_text()
+        next_start = self.again or (["--resume", "--max_iters=5"] if has_checkpoint
+                                    else [*self.new, "--overwrite"] if unsaved else self.new)
         n = self.train(run, [*next_start, "--threads=2"])
         check(n.returncode == 0 and not n.stderr, "next start:", n.stderr, n.stdout)
         self.compare(run, "after the next start", bool(told))
@@ -184,7 +188,8 @@ class Scenario:
         if "\niter " not in r.stdout and "\nstep " not in r.stdout:
             return "refused before training"
         check("the last checkpoint could not be saved" in r.stderr or
-              "metrics.jsonl could not be written" in r.stderr, r.stderr)
+              "metrics.jsonl could not be written" in r.stderr or
+              "could not be pointed to the best checkpoint" in r.stderr, r.stderr)
         return "the last save failed, exit 1"
 
 

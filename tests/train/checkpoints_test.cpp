@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <stdexcept>
 
 #include "tests/error_text.h"
@@ -37,7 +38,7 @@ TEST_F(CheckpointsTest, ACopyWithoutItsLinksGoesOn) {
           fs::remove_all(target);
         }
       }
-      EXPECT_EQ(folder.settle({}), 2);
+      EXPECT_EQ(settle(folder, {}), 2);
       EXPECT_EQ(dir.read("run/last/model.safetensors"), "b");
       EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
       EXPECT_TRUE(fs::is_symlink(run() / "last") && fs::is_symlink(run() / "best"));
@@ -82,7 +83,7 @@ TEST_F(CheckpointsTest, WhatIsInTheWayStaysAndIsTold) {
         (run() / name).string() +
         " is in the way and no part of a run; move it, or use another --out_dir";
     const auto before = names();
-    EXPECT_EQ(error_text<std::runtime_error>([&] { folder.settle(2); }), message);
+    EXPECT_EQ(error_text<std::runtime_error>([&] { settle(folder, 2); }), message);
     EXPECT_EQ(names(), before);
     for (const int64_t iter : {5, 7, 9}) {
       EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, iter, 3, "b"); }), message);
@@ -101,7 +102,7 @@ TEST_F(CheckpointsTest, ALinkMayBeWrittenInAnyWay) {
   fs::remove(run() / "last");
   fs::create_symlink("./ckpt-000003/", run() / "best");
   fs::create_symlink(run() / "ckpt-000005", run() / "last");
-  folder.settle({});
+  settle(folder, {});
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000005", "last", "lock"));
 }
 
@@ -116,7 +117,7 @@ TEST_F(CheckpointsTest, TheBestIsFoundAgain) {
     if (*link != '\0') {
       fs::create_symlink(link, run() / "best");
     }
-    EXPECT_EQ(folder.settle(2), 2) << link;
+    EXPECT_EQ(settle(folder, 2), 2) << link;
     EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003") << link;
     save(folder, 9, 4, "c");
     EXPECT_EQ(dir.read("run/best/model.safetensors"), "a") << link;
@@ -128,11 +129,11 @@ TEST_F(CheckpointsTest, TheBestThatIsGoneIsNotClaimed) {
   save(folder, 3, 2, "a");
   save(folder, 5, 3, "b");
   fs::remove_all(run() / "ckpt-000003");
-  EXPECT_EQ(folder.settle(2), 3);
+  EXPECT_EQ(settle(folder, 2), 3);
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000005");
   save(folder, 7, kNotEvaluated, "c");
   fs::remove_all(run() / "ckpt-000005");
-  EXPECT_EQ(folder.settle(2), std::nullopt);
+  EXPECT_EQ(settle(folder, 2), std::nullopt);
   EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000007");
   EXPECT_EQ(save(folder, 9, 4, "d"), 4);
 }
@@ -170,7 +171,7 @@ TEST_F(CheckpointsTest, TheBestStaysWhateverItLacksBesidesItsModel) {
         fs::remove(run() / "best");
       }
       const bool is_known = name != std::string("trainer.json") || is_linked;
-      EXPECT_EQ(folder.settle(2), is_known ? 2 : 3) << name;
+      EXPECT_EQ(settle(folder, 2), is_known ? 2 : 3) << name;
       EXPECT_EQ(dir.read("run/best/model.safetensors"), is_known ? "a" : "b");
       EXPECT_EQ(dir.read("run/ckpt-000003/model.safetensors"), "a");
     }
@@ -188,8 +189,91 @@ TEST_F(CheckpointsTest, AFolderWithoutAModelIsNotTheBest) {
     } else {
       fs::remove(run() / "ckpt-000003/model.safetensors");
     }
-    EXPECT_EQ(folder.settle(2), 3);
+    EXPECT_EQ(settle(folder, 2), 3);
     EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock"));
+  }
+}
+
+// Of what cannot be read nothing is known; it stays, and the rest is done all the same.
+TEST_F(CheckpointsTest, OneThatCannotBeReadHindersNothing) {
+  for (const bool is_linked : {true, false}) {
+    fs::remove_all(run());
+    RunFolder folder = RunFolder::start(run(), false);
+    save(folder, 3, 2, "a");
+    const fs::path file = run() / "ckpt-000003/trainer.json";
+    fs::remove(file);
+    fs::create_symlink("trainer.json", file);
+    if (!is_linked) {
+      fs::remove(run() / "best");
+    }
+    for (const int64_t iter : {5, 7, 9}) {
+      folder.save(iter, [&](const fs::path& path) {
+        write_checkpoint(path, iter, 10.0 - static_cast<double>(iter), "b");
+      });
+      const RunFolder::Cleaned cleaned = folder.clean(2);
+      EXPECT_EQ(cleaned.failure,
+                "cannot read " + file.string() + ": Too many levels of symbolic links");
+      EXPECT_EQ(cleaned.best_val_loss, is_linked && iter < 9 ? 2 : 10 - iter);
+      EXPECT_TRUE(cleaned.best_is_linked);
+    }
+    EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000009");
+    EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "ckpt-000009", "last", "lock"));
+  }
+}
+
+TEST_F(CheckpointsTest, ALossThatCannotBeReadIsNotKnown) {
+  for (const char* text :
+       {R"({"eval_done": false, "val_loss": "abc"})", R"({"eval_done": true, "val_loss": null})",
+        R"({"eval_done": true})", R"({"val_loss": null})", "[]", "{"}) {
+    const fs::path file = dir.write("c/trainer.json", text);
+    EXPECT_FALSE(evaluation_of(dir.path("c")).is_known) << text;
+  }
+  dir.write("c/trainer.json", R"({"eval_done": false, "val_loss": null})");
+  EXPECT_TRUE(evaluation_of(dir.path("c")).is_known);
+}
+
+TEST_F(CheckpointsTest, AFolderInThePlaceOfAFileIsSomeoneElses) {
+  for (const char* part : {"config.json", "model.safetensors"}) {
+    fs::remove_all(run());
+    std::optional<RunFolder> folder = RunFolder::start(run(), false);
+    save(*folder, 3, 2, "a");
+    save(*folder, 5, 3, "b");
+    fs::copy(run() / "ckpt-000005", run() / "ckpt-000004");
+    fs::remove(run() / "ckpt-000004" / part);
+    const std::string precious = dir.write(fmt::format("run/ckpt-000004/{}/precious", part), "");
+    EXPECT_EQ(settle(*folder, 2), 2);
+    EXPECT_TRUE(fs::exists(precious));
+    folder.reset();
+    EXPECT_THAT(start_error(true), HasSubstr("ckpt-000004 is in the way"));
+  }
+}
+
+// A crash between the two names that a copied `last` gets: it was put there to go on from.
+TEST_F(CheckpointsTest, ACopyThatIsHalfRestoredIsStillTheLast) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  save(folder, 5, 3, "b");
+  fs::remove(run() / "last");
+  fs::create_symlink("ckpt-000003", run() / "last.tmp");
+  EXPECT_EQ(find_checkpoint(run(), "last"), run() / "ckpt-000003");
+  settle(folder, 2);
+  EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000003");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
+}
+
+TEST_F(CheckpointsTest, WithoutALinkTheNewestThatHoldsAModelIsTheLast) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  save(folder, 5, 3, "b");
+  fs::create_directory(run() / "ckpt-999999");
+  dir.write("elsewhere/model.safetensors", "c");
+  fs::create_symlink("../elsewhere", run() / "ckpt-000099");
+  for (const char* link : {"", "last", "ckpt-000007"}) {
+    fs::remove(run() / "last");
+    if (*link != '\0') {
+      fs::create_symlink(link, run() / "last");
+    }
+    EXPECT_EQ(find_checkpoint(run(), "last"), run() / "ckpt-000005");
   }
 }
 
@@ -200,7 +284,7 @@ TEST_F(CheckpointsTest, OfEqualLossesTheOneThatIsKnownIsTheBest) {
   dir.write("run/ckpt-000005/trainer.json", "{");
   fs::remove(run() / "best");
   fs::create_symlink("ckpt-000005", run() / "best");
-  EXPECT_EQ(folder.settle(2), 2);
+  EXPECT_EQ(settle(folder, 2), 2);
   EXPECT_EQ(dir.read("run/best/model.safetensors"), "a");
   EXPECT_EQ(dir.read("run/last/model.safetensors"), "b");
 }
@@ -209,9 +293,9 @@ TEST_F(CheckpointsTest, WhatMayBeTheBestIsNotRemoved) {
   RunFolder folder = RunFolder::start(run(), false);
   save(folder, 3, 2, "a");
   dir.write("run/ckpt-000003/trainer.json", R"({"next_iter": 3, "eval_done": true})");
-  EXPECT_EQ(folder.clean(2), 2);  // the link counts
+  EXPECT_EQ(clean(folder, 2), 2);  // the link counts
   folder.save(5, [](const fs::path& path) { write_checkpoint(path, 5, 3, "b"); });
-  EXPECT_EQ(folder.clean(2), 2);
+  EXPECT_EQ(clean(folder, 2), 2);
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000003");
   fs::remove(run() / "best");
   EXPECT_EQ(save(folder, 7, 4, "c"), 3);
@@ -226,7 +310,7 @@ TEST_F(CheckpointsTest, NoCheckpointIsRemovedWhileLastLeadsNowhere) {
   fs::create_directory(run() / "ckpt-000004");
   fs::remove(run() / "last");
   const auto before = names();
-  folder.clean(2);
+  clean(folder, 2);
   EXPECT_EQ(names(), before);
 }
 
@@ -240,7 +324,7 @@ TEST_F(CheckpointsTest, ALinkOutOfTheFolderIsRefused) {
     fs::create_symlink(link, run() / "last");
     const auto before = names();
     EXPECT_EQ(
-        error_text<std::runtime_error>([&] { folder.settle(2); }),
+        error_text<std::runtime_error>([&] { settle(folder, 2); }),
         (run() / "last").string() + " leads to " + link + ", which is no checkpoint of this run");
     EXPECT_EQ(names(), before);
   }

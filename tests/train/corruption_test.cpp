@@ -266,9 +266,11 @@ class WrongFile : public CorruptionTest {
         R"({"x":{"dtype":"F32","shape":[1073741824],"data_offsets":[0,4294967296]}})";
     bytes.insert(0, std::string{static_cast<char>(bytes.size())} + std::string(7, '\0'));
     const std::string before = read_whole_file(path_of(name), 1 << 20);
+    fs::remove(path_of(name));
     write_file(path_of(name), bytes);
     fs::resize_file(path_of(name), bytes.size() + (uintmax_t{4} << 30));
     const std::string message = error_text<std::runtime_error>([&] { use(name); });
+    fs::remove(path_of(name));
     write_file(path_of(name), before);
     return without_folder(message);
   }

@@ -54,6 +54,31 @@ TEST(Metrics, AppendsToWhatIsThere) {
   EXPECT_EQ(dir.read("m"), iter_text(0) + "{}\n{}\n");
 }
 
+// An editor writes a new file; a folder that is exchanged holds another's.
+TEST(Metrics, AnotherFileOfItsNameIsTakenWhereThatIsAllowed) {
+  const TempFolder dir;
+  bool is_ours = true;
+  MetricsFile file(dir.path("m"), [&] {
+    if (!is_ours) {
+      throw std::runtime_error("no");
+    }
+  });
+  file.write_line("1");
+  std::filesystem::remove(dir.path("m"));
+  dir.write("m", "edited\n");
+  file.write_line("2");
+  EXPECT_EQ(dir.read("m"), "edited\n2\n");
+  std::filesystem::rename(dir.path("m"), dir.path("moved"));
+  is_ours = false;
+  EXPECT_THROW(file.write_line("3"), std::runtime_error);
+  dir.write("m", "another's\n");
+  EXPECT_THROW(file.write_line("4"), std::runtime_error);
+  EXPECT_EQ(dir.read("m") + dir.read("moved"), "another's\nedited\n2\n");
+  std::filesystem::rename(dir.path("moved"), dir.path("m"));
+  file.write_line("5");
+  EXPECT_EQ(dir.read("m"), "edited\n2\n3\n4\n5\n");
+}
+
 TEST(Metrics, NumbersThatJsonLacksAreNull) {
   const TempFolder dir;
   MetricsFile file(dir.path("m"));

@@ -40,7 +40,21 @@ class RunFolderTest : public testing::Test {
     folder.save(next_iter, [&](const std::filesystem::path& path) {
       write_checkpoint(path, next_iter, val_loss, text);
     });
-    return folder.clean({});
+    return clean(folder, {});
+  }
+
+  // The loss of the best; throws what could not be done.
+  static Loss clean(const RunFolder& folder, Loss best_val_loss) {
+    return done(folder.clean(best_val_loss));
+  }
+  static Loss settle(const RunFolder& folder, Loss best_val_loss) {
+    return done(folder.settle(best_val_loss));
+  }
+  static Loss done(const RunFolder::Cleaned& cleaned) {
+    if (!cleaned.failure.empty()) {
+      throw std::runtime_error(cleaned.failure);
+    }
+    return cleaned.best_val_loss;
   }
 
   std::vector<std::string> names() const {

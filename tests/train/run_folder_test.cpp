@@ -75,7 +75,7 @@ TEST_F(RunFolderTest, WhatCameToNoCheckpointIsNoRun) {
     RunFolder folder = RunFolder::start(run(), false);
     folder.set_settings(kSettings);
     folder.write_settings();
-    dir.write("run/metrics.jsonl", "{\"kind\":\"iter\"}\n");
+    dir.write("run/metrics.jsonl", "{\"kind\":\"eval\"}\n");
     fs::create_directory(run() / "pending-checkpoint");
   }
   RunFolder::start(run(), false);
@@ -188,7 +188,8 @@ TEST_F(RunFolderTest, CleaningRemovesWhatACrashLeft) {
     fs::create_symlink("ckpt-000009", run() / name);
   }
   dir.write("run/settings.json.tmp", "");
-  RunFolder::resume(run()).settle({});
+  RunFolder folder = RunFolder::resume(run());
+  settle(folder, {});
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000003", "last", "lock"));
 }
 
@@ -203,7 +204,8 @@ TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
   EXPECT_EQ(error_text<std::runtime_error>([&] { find_checkpoint(run(), "best"); }),
             (run() / "best").string() + " leads to none of the checkpoints ckpt-000000");
   EXPECT_THAT(start_error(), HasSubstr("holds a run already (ckpt-000000)"));
-  RunFolder::resume(run()).settle({});
+  RunFolder folder = RunFolder::resume(run());
+  settle(folder, {});
   EXPECT_EQ(fs::read_symlink(run() / "last"), "ckpt-000000");
   EXPECT_EQ(fs::read_symlink(run() / "best"), "ckpt-000000");
 }
@@ -211,16 +213,16 @@ TEST_F(RunFolderTest, ACheckpointWithoutItsLinksIsFound) {
 TEST_F(RunFolderTest, CheckpointsAreOrderedByIterationAndTurn) {
   for (const char* name : {"ckpt-000010", "ckpt-000010-2", "ckpt-000010-11", "ckpt-000009-12",
                            "ckpt-999999", "ckpt-1000000"}) {
-    fs::create_directories(run() / name);
+    dir.write(fmt::format("run/{}/model.safetensors", name), "x");
   }
   for (const char* name : {"ckpt-", "ckpt-x", "ckpt-2000000-", "ckpt-2000000-0", "ckpt--5",
                            "ckpt-2000000-2-2", "ckpt-99999999999999999999", "ckpt-2000000.bak"}) {
-    fs::create_directories(run() / name);
+    dir.write(fmt::format("run/{}/model.safetensors", name), "x");
   }
   EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-1000000");
-  fs::remove(run() / "ckpt-1000000");
+  fs::remove_all(run() / "ckpt-1000000");
   EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-999999");
-  fs::remove(run() / "ckpt-999999");
+  fs::remove_all(run() / "ckpt-999999");
   EXPECT_EQ(find_checkpoint(run(), ""), run() / "ckpt-000010-11");
   // What is no checkpoint's name stays where the run is replaced.
   RunFolder::start(run(), true);
@@ -233,7 +235,7 @@ TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
   save(folder, 0, 2, "a");
   fs::remove_all(run());
   EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 5, kNotEvaluated, "b"); }),
-            "cannot write " + (run() / "lock").string() + ": No such file or directory");
+            "cannot read " + run().string() + ": No such file or directory");
   fs::create_directory(run());
   save(folder, 5, 2, "b");
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock", "settings.json"));
@@ -243,6 +245,53 @@ TEST_F(RunFolderTest, AFolderMadeAnewIsTakenWithTheSettings) {
   const RunFolder other = RunFolder::start(run(), false);
   EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 9, kNotEvaluated, "c"); }),
             run().string() + " is in use by another training run");
+}
+
+// Whoever's it is, and whether it is at work or done: no save, no settings, nothing removed.
+TEST_F(RunFolderTest, AFolderThatHoldsAnotherRunIsLeftAlone) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 0, 2, "a");
+  fs::rename(run(), dir.path("aside"));
+  {
+    RunFolder other = RunFolder::start(run(), false);
+    save(other, 3, 4, "b");
+    save(other, 5, 3, "c");
+  }
+  const auto before = names();
+  folder.set_settings("{}\n");
+  const std::string message =
+      run().string() + " is not the folder that this run began in, and holds last; move it";
+  EXPECT_EQ(error_text<std::runtime_error>([&] { save(folder, 9, 1, "d"); }), message);
+  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.write_settings(); }), message);
+  EXPECT_FALSE(folder.has_checkpoint());
+  EXPECT_EQ(names(), before);
+  fs::remove_all(run());
+  fs::rename(dir.path("aside"), run());
+  EXPECT_TRUE(folder.has_checkpoint());
+  save(folder, 9, 1, "d");
+  EXPECT_EQ(dir.read("run/best/model.safetensors"), "d");
+}
+
+// Checkpoints may be removed for their room.
+TEST_F(RunFolderTest, MetricsOfATrainingAreARun) {
+  RunFolder::start(run(), false);
+  dir.write("run/metrics.jsonl", "{\"kind\":\"eval\"}\n{\"kind\":\"iter\"}\n");
+  EXPECT_EQ(start_error(), run().string() +
+                               " holds a run already (metrics.jsonl); --overwrite replaces it, "
+                               "another --out_dir leaves it");
+  RunFolder::start(run(), true);
+  EXPECT_THAT(names(), ElementsAre("lock"));
+}
+
+TEST_F(RunFolderTest, GoingOnChangesNoFilesOfOthers) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 3, 2, "a");
+  for (const char* name : {"metrics.jsonl", "trace.json", "trace.json.tmp", "settings.json.tmp"}) {
+    const std::string path = dir.write(std::string("run/") + name, "mine");
+    EXPECT_EQ(error_text<std::runtime_error>([&] { settle(folder, 2); }),
+              path + " is in the way and no part of a run; move it, or use another --out_dir");
+    fs::remove(path);
+  }
 }
 
 TEST_F(RunFolderTest, SaysWhatIsWrongWithTheFolder) {
@@ -280,6 +329,21 @@ TEST_F(RunFolderTest, KnowsWhetherItsCheckpointIsStillThere) {
   EXPECT_TRUE(folder.has_checkpoint());
   fs::remove_all(run());
   EXPECT_FALSE(folder.has_checkpoint());
+}
+
+TEST(Files, ReplacingWritesThroughNoLinkAndOverNoFile) {
+  const TempFolder dir;
+  const std::string precious = dir.write("precious", "mine"), path = dir.path("x");
+  fs::create_symlink("precious", path + ".tmp");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { replace_file(path, "text"); }),
+            "cannot write " + path + ".tmp: File exists");
+  EXPECT_EQ(dir.read("precious"), "mine");
+  EXPECT_EQ(fs::read_symlink(path + ".tmp"), "precious");
+  fs::remove(path + ".tmp");
+  dir.write("x.tmp", "mine");
+  EXPECT_EQ(error_text<std::runtime_error>([&] { replace_link(path, "precious"); }),
+            "cannot make the link " + path + ".tmp: File exists");
+  EXPECT_EQ(dir.read("x.tmp"), "mine");
 }
 
 TEST(Files, ReaderTellsWhereAFileEnds) {

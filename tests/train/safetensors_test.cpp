@@ -40,6 +40,7 @@ class SafetensorsTest : public testing::Test {
   std::filesystem::path file() const { return dir.path("x.safetensors"); }
 
   std::string written(const nn::NamedTensors& tensors, const Metadata& metadata = {}) const {
+    std::filesystem::remove(file());
     write_safetensors(file(), tensors, metadata);
     return read_bytes(file());
   }
