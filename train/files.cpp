@@ -259,7 +259,9 @@ void rename_path(const fs::path& from, const fs::path& to) {
   sync_folder(to.parent_path());
 }
 
-FolderLock::FolderLock(const fs::path& folder) : file_(folder / kName, O_RDWR | O_CREAT, "write") {
+FolderLock::FolderLock(const fs::path& folder)
+    : file_(folder / kName, O_RDWR | O_CREAT | O_NOFOLLOW, "write"),
+      folder_(folder, O_PATH | O_DIRECTORY, "open") {
   if (uninterrupted([this] { return ::flock(file_.get(), LOCK_EX | LOCK_NB); }) != 0) {
     if (errno == EWOULDBLOCK) {
       throw std::runtime_error(

@@ -125,9 +125,12 @@ class FolderLock {
 
   // Whether the folder that has this name now is the one that is held.
   bool holds(const std::filesystem::path& folder) const;
+  // The same, and its lock may have been removed.
+  bool is_of(const std::filesystem::path& folder) const { return folder_.is_at(folder); }
 
  private:
   Descriptor file_;
+  Descriptor folder_;
 };
 
 }  // namespace chargrad::train

@@ -13,6 +13,7 @@
 #include "train/checkpoints.h"
 #include "train/console.h"
 #include "train/json_file.h"
+#include "train/run_settings.h"
 
 namespace chargrad::train {
 
@@ -54,6 +55,15 @@ bool begins_with(const fs::path& file, std::string_view beginning) {
   return bytes == beginning.substr(0, bytes.size());
 }
 
+bool reads_as_settings(const fs::path& file) {
+  try {
+    read_run_settings(file);
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
 // Whether what has a name of a run's is one: a link, or a checkpoint in its place, as a copy that
 // follows links makes it; a folder of nothing but a checkpoint's files; a file that begins as a
 // run's does. All else of that name is someone else's and stays.
@@ -67,6 +77,9 @@ bool is_a_runs(const fs::path& path) {
   }
   if (name == kPending || parse_checkpoint_name(name)) {
     return holds_only_checkpoint_files(path);
+  }
+  if (name == "settings.json" && reads_as_settings(path)) {
+    return true;  // however an editor has laid it out
   }
   return type_at(path) == fs::file_type::regular &&
          begins_with(path, name == "metrics.jsonl"   ? "{\"kind\":"
@@ -170,8 +183,9 @@ std::string first_sign_of_a_run(const fs::path& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& path)
-    : path_(path), lock_(std::make_unique<FolderLock>(path)) {}
+RunFolder::RunFolder(const fs::path& path) : path_(path) {
+  locks_.push_back(std::make_unique<FolderLock>(path));
+}
 
 RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
   check_is_no_checkpoint(path);
@@ -208,7 +222,7 @@ RunFolder::Cleaned RunFolder::settle(std::optional<double> best_val_loss) const 
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     fail_errno("write in", path_);
   }
-  for (const std::string& name : joined({kLinks, {"metrics.jsonl", "trace.json"}, kLeftOvers})) {
+  for (const std::string& name : joined({kLinks, {"metrics.jsonl"}, kLeftOvers})) {
     check_is_not_in_the_way(path_ / name);
   }
   restore_link(path_ / "last");
@@ -226,7 +240,7 @@ RunFolder::Cleaned RunFolder::settle(std::optional<double> best_val_loss) const 
 
 bool RunFolder::has_checkpoint() const {
   std::error_code ignored;
-  return lock_->holds(path_) && fs::exists(path_ / "last" / "model.safetensors", ignored);
+  return holds() && fs::exists(path_ / "last" / "model.safetensors", ignored);
 }
 
 RunFolder::Cleaned RunFolder::clean(std::optional<double> best_val_loss) const {
@@ -274,25 +288,42 @@ void RunFolder::set_settings(const std::string& text) {
 
 void RunFolder::write_settings() {
   if (!settings_are_written_) {
-    hold();
+    claim(settings_file(path_));
     replace_file(settings_file(path_), settings_);
     settings_are_written_ = true;
   }
 }
 
+bool RunFolder::holds() const {
+  return std::any_of(locks_.begin(), locks_.end(),
+                     [this](const auto& lock) { return lock->holds(path_); });
+}
+
 void RunFolder::hold() {
-  if (lock_->holds(path_)) {
+  if (holds()) {
     return;
   }
+  const bool is_known = std::any_of(locks_.begin(), locks_.end(),
+                                    [this](const auto& lock) { return lock->is_of(path_); });
   for (const std::string& name : joined({kLinks, checkpoints(path_), kFiles})) {
-    if (is_there(path_ / name)) {
+    if (!is_known && is_there(path_ / name)) {
       throw std::runtime_error(
           fmt::format("{} is not the folder that this run began in, and holds {}; move it",
                       shown_path(path_), name));
     }
   }
-  lock_ = std::make_unique<FolderLock>(path_);
-  settings_are_written_ = settings_.empty();
+  locks_.push_back(std::make_unique<FolderLock>(path_));
+  settings_are_written_ = is_known ? settings_are_written_ : settings_.empty();
+}
+
+void RunFolder::claim(const fs::path& file) {
+  hold();
+  check_is_not_in_the_way(file);
+}
+
+void RunFolder::write_trace(const std::string& text) {
+  claim(trace_file());
+  replace_file(trace_file(), text);
 }
 
 void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&)>& write) {

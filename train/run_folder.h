@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/files.h"
 
@@ -29,9 +30,11 @@ class RunFolder {
   std::filesystem::path trace_file() const { return path_ / "trace.json"; }
   const std::filesystem::path& path() const { return path_; }
 
-  // Throws unless the folder is this run's: one that was made anew since it began, and holds no
-  // run, becomes it.
-  void hold();
+  // Throws unless the folder is this run's, and the file in it, if it is there: a folder that was
+  // made anew since the run began, and holds no run, becomes it.
+  void claim(const std::filesystem::path& file);
+
+  void write_trace(const std::string& text);
 
   // The text of settings.json, which the next save or write_settings() writes, in one step.
   void set_settings(const std::string& text);
@@ -65,9 +68,11 @@ class RunFolder {
 
  private:
   explicit RunFolder(const std::filesystem::path& path);
+  bool holds() const;
+  void hold();
 
   std::filesystem::path path_;
-  std::unique_ptr<FolderLock> lock_;
+  std::vector<std::unique_ptr<FolderLock>> locks_;  // of all folders that were the run's
   std::string settings_;
   bool settings_are_written_ = true;
 };

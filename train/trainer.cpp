@@ -107,7 +107,8 @@ bool Trainer::at_evaluation() const {
 StopReason Trainer::run(RunFolder& folder) {
   const auto start = Clock::now();
   auto last_save = start;
-  Output output{folder, MetricsFile(folder.metrics_file(), [&folder] { folder.hold(); })};
+  Output output{folder, MetricsFile(folder.metrics_file(),
+                                    [&folder] { folder.claim(folder.metrics_file()); })};
   StopReason reason = StopReason::kFinished;
   while (state_.next_iter <= settings_.max_iters) {
     if (at_evaluation()) {
@@ -251,10 +252,7 @@ void Trainer::finish_profile(Output& output) {
                     StepProfile::kWarmUp));
   } else if (profile_) {
     const std::filesystem::path trace = output.folder.trace_file();
-    const bool written = attempt("trace", [&] {
-      output.folder.hold();
-      replace_file(trace, profile_->trace());
-    });
+    const bool written = attempt("trace", [&] { output.folder.write_trace(profile_->trace()); });
     if (events_.on_profile) {
       events_.on_profile(profile_->text(), written ? trace : std::filesystem::path());
     }

@@ -244,7 +244,7 @@ class Loop(Programs):
         self.assertEqual(r.returncode, 0)
         self.assertIn(b"profile of 1 steps", r.stdout)
         self.assertNotIn(b"trace: ", r.stdout)
-        self.assertIn(b"Is a directory", r.stderr)
+        self.assertIn(b"trace.json is in the way", r.stderr)
         self.assertFalse((run / "trace.json.tmp").exists())
         self.fails("train", f"--data={self.file}", "--profile=-1", status=(2,))
 

@@ -272,6 +272,62 @@ TEST_F(RunFolderTest, AFolderThatHoldsAnotherRunIsLeftAlone) {
   EXPECT_EQ(dir.read("run/best/model.safetensors"), "d");
 }
 
+TEST_F(RunFolderTest, AFolderThatComesBackIsTakenAgain) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 0, 2, "a");
+  fs::rename(run(), dir.path("aside"));
+  fs::create_directory(run());
+  save(folder, 5, 3, "b");
+  fs::rename(run(), dir.path("other"));
+  fs::rename(dir.path("aside"), run());
+  save(folder, 9, 1, "c");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000009", "last", "lock"));
+  EXPECT_EQ(dir.read("other/last/model.safetensors"), "b");
+}
+
+TEST_F(RunFolderTest, ALockThatIsRemovedIsTakenAgain) {
+  RunFolder folder = RunFolder::start(run(), false);
+  save(folder, 0, 2, "a");
+  fs::remove(run() / "lock");
+  save(folder, 5, 1, "b");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock"));
+  EXPECT_THAT(start_error(true), HasSubstr("is in use by another training run"));
+}
+
+TEST_F(RunFolderTest, ALockThatIsALinkIsNotFollowed) {
+  fs::create_directory(run());
+  fs::create_symlink("../outside", run() / "lock");
+  EXPECT_EQ(start_error(),
+            "cannot write " + (run() / "lock").string() + ": Too many levels of symbolic links");
+  EXPECT_FALSE(fs::exists(dir.path("outside")));
+}
+
+// What someone puts there while the run is at work.
+TEST_F(RunFolderTest, AFileOfSomeoneElsesIsNotReplaced) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.set_settings(kSettings);
+  save(folder, 0, 2, "a");
+  folder.set_settings(kSettings);
+  for (const char* name : {"settings.json", "trace.json", "metrics.jsonl"}) {
+    for (const bool is_link : {false, true}) {
+      fs::remove(run() / name);
+      const std::string path = dir.write(is_link ? "outside" : std::string("run/") + name, "mine");
+      if (is_link) {
+        fs::create_symlink("../outside", run() / name);
+      }
+      const auto write = [&] {
+        return name == std::string("settings.json") ? folder.write_settings()
+               : name == std::string("trace.json")  ? folder.write_trace("{}")
+                                                    : folder.claim(folder.metrics_file());
+      };
+      EXPECT_EQ(error_text<std::runtime_error>(write),
+                (run() / name).string() +
+                    " is in the way and no part of a run; move it, or use another --out_dir");
+      EXPECT_EQ(read_whole_file(path, 100), "mine");
+    }
+  }
+}
+
 // Checkpoints may be removed for their room.
 TEST_F(RunFolderTest, MetricsOfATrainingAreARun) {
   RunFolder::start(run(), false);
@@ -286,7 +342,7 @@ TEST_F(RunFolderTest, MetricsOfATrainingAreARun) {
 TEST_F(RunFolderTest, GoingOnChangesNoFilesOfOthers) {
   RunFolder folder = RunFolder::start(run(), false);
   save(folder, 3, 2, "a");
-  for (const char* name : {"metrics.jsonl", "trace.json", "trace.json.tmp", "settings.json.tmp"}) {
+  for (const char* name : {"metrics.jsonl", "trace.json.tmp", "settings.json.tmp"}) {
     const std::string path = dir.write(std::string("run/") + name, "mine");
     EXPECT_EQ(error_text<std::runtime_error>([&] { settle(folder, 2); }),
               path + " is in the way and no part of a run; move it, or use another --out_dir");
