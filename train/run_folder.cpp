@@ -78,13 +78,13 @@ bool is_a_runs(const fs::path& path) {
   if (name == kPending || parse_checkpoint_name(name)) {
     return holds_only_checkpoint_files(path);
   }
-  if (name == "settings.json" && reads_as_settings(path)) {
-    return true;  // however an editor has laid it out
+  if (type_at(path) != fs::file_type::regular) {
+    return false;
   }
-  return type_at(path) == fs::file_type::regular &&
-         begins_with(path, name == "metrics.jsonl"   ? "{\"kind\":"
+  return begins_with(path, name == "metrics.jsonl"   ? "{\"kind\":"
                            : name.find("trace") == 0 ? "{\"displayTimeUnit\":"
-                                                     : "{\n  \"version\":");
+                                                     : "{\n  \"version\":") ||
+         (name == "settings.json" && reads_as_settings(path));  // as an editor laid it out
 }
 
 void check_is_not_in_the_way(const fs::path& path) {

@@ -103,7 +103,7 @@ class Scenario:
     def result(self, run):
         """All that a run leaves and that must not depend on what happened on the way."""
         files = {link: {f.name: f.read_bytes() for f in (run / link).iterdir()}
-                 for link in ("last", "best")}
+                 for link in ("last", "best") if (run / link).exists()}
         # A trace is there or not. A checkpoint that was saved again is the second of its name.
         files["names"] = sorted(re.sub(r"^(ckpt-\d+)-\d+$", r"\1", f.name) for f in run.iterdir()
                                 if f.name != "trace.json")
@@ -113,12 +113,17 @@ class Scenario:
         return files
 
     def compare(self, run, when, saves_failed):
-        """A save that failed may have been that of the best model, which then another one is."""
+        """A save that failed may have been that of the best model, which then another one is, or of
+        all that were evaluated."""
         result, expected = self.result(run), self.result(self.work / self.name / "straight")
         if saves_failed:
+            evaluated = [f.name for f in run.glob("ckpt-*")
+                         if json.loads((f / "trainer.json").read_text())["val_loss"] is not None]
+            check(not evaluated or (run / "best").exists(), when, "no best of", evaluated)
             for of in (result, expected):
-                del of["best"]
-                of["names"] = [name for name in of["names"] if not name.startswith("ckpt-")]
+                of.pop("best", None)
+                of["names"] = [name for name in of["names"]
+                               if name != "best" and not name.startswith("ckpt-")]
                 of["last"]["trainer.json"] = {k: v for k, v in json.loads(
                     of["last"]["trainer.json"]).items() if k != "best_val_loss"}
         for part in result:
