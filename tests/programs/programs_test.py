@@ -317,7 +317,10 @@ class Loop(Programs):
                              stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         self.addCleanup(p.stderr.close)
         self.addCleanup(p.kill)
-        self.wait_for(self.dir / "run", 1)  # the evaluation
+        while not (self.dir / "run/best").exists():  # the evaluation is saved
+            self.assertIsNone(p.poll())
+            time.sleep(0.01)
+        time.sleep(0.5)  # and the step has begun, at whose end it would stop unasked
         p.send_signal(signal.SIGINT)
         self.assertEqual(p.stderr.readline(), b"train: stopping once the run is saved; another "
                                               b"signal stops at once\n")
