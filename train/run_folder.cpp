@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way, or out
+constexpr const char* kPending = "pending-checkpoint";  // a checkpoint on its way
 
 // What a run has besides its checkpoints and the lock. In the order in which to remove it: a run of
 // which only a part is left is not to be taken for a whole one.
@@ -305,8 +305,9 @@ void RunFolder::hold() {
   }
   const bool is_known = std::any_of(locks_.begin(), locks_.end(),
                                     [this](const auto& lock) { return lock->is_of(path_); });
-  for (const std::string& name : joined({kLinks, checkpoints(path_), kFiles})) {
-    if (!is_known && is_there(path_ / name)) {
+  const auto signs = [this] { return joined({kLinks, checkpoints(path_), kFiles}); };
+  for (const std::string& name : is_known ? std::vector<std::string>() : signs()) {
+    if (is_there(path_ / name)) {
       throw std::runtime_error(
           fmt::format("{} is not the folder that this run began in, and holds {}; move it",
                       shown_path(path_), name));
