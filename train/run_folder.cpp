@@ -95,6 +95,16 @@ void check_is_not_in_the_way(const fs::path& path) {
   }
 }
 
+// False also where that cannot be told.
+bool can_be_replaced(const fs::path& path) {
+  try {
+    check_is_not_in_the_way(path);
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
 // Where a checkpoint itself has the place of the link, gives it a name of its own and links to it;
 // and does the rest of that where a crash left it half done.
 void restore_link(const fs::path& link) {
@@ -240,7 +250,7 @@ RunFolder::Cleaned RunFolder::settle(std::optional<double> best_val_loss) const 
 
 bool RunFolder::has_checkpoint() const {
   std::error_code ignored;
-  return holds() && fs::exists(path_ / "last" / "model.safetensors", ignored);
+  return is_known() && fs::exists(path_ / "last" / "model.safetensors", ignored);
 }
 
 RunFolder::Cleaned RunFolder::clean(std::optional<double> best_val_loss) const {
@@ -287,11 +297,13 @@ void RunFolder::set_settings(const std::string& text) {
 }
 
 void RunFolder::write_settings() {
-  if (!settings_are_written_) {
-    claim(settings_file(path_));
-    replace_file(settings_file(path_), settings_);
-    settings_are_written_ = true;
+  const fs::path file = settings_file(path_);
+  if (settings_are_written_ && (settings_.empty() || reads_as_settings(file))) {
+    return;
   }
+  claim(file);
+  replace_file(file, settings_);
+  settings_are_written_ = true;
 }
 
 bool RunFolder::holds() const {
@@ -299,14 +311,17 @@ bool RunFolder::holds() const {
                      [this](const auto& lock) { return lock->holds(path_); });
 }
 
+bool RunFolder::is_known() const {
+  return std::any_of(locks_.begin(), locks_.end(),
+                     [this](const auto& lock) { return lock->is_of(path_); });
+}
+
 void RunFolder::hold() {
   if (holds()) {
     return;
   }
-  const bool is_known = std::any_of(locks_.begin(), locks_.end(),
-                                    [this](const auto& lock) { return lock->is_of(path_); });
   const auto signs = [this] { return joined({kLinks, checkpoints(path_), kFiles}); };
-  for (const std::string& name : is_known ? std::vector<std::string>() : signs()) {
+  for (const std::string& name : is_known() ? std::vector<std::string>() : signs()) {
     if (is_there(path_ / name)) {
       throw std::runtime_error(
           fmt::format("{} is not the folder that this run began in, and holds {}; move it",
@@ -314,7 +329,6 @@ void RunFolder::hold() {
     }
   }
   locks_.push_back(std::make_unique<FolderLock>(path_));
-  settings_are_written_ = is_known ? settings_are_written_ : settings_.empty();
 }
 
 void RunFolder::claim(const fs::path& file) {
@@ -343,7 +357,9 @@ void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&
   try {
     write(pending);
     sync_folder(pending);
-    write_settings();
+    if (can_be_replaced(settings_file(path_))) {
+      write_settings();  // what is in their way hinders no checkpoint
+    }
     rename_path(pending, path_ / name);
   } catch (...) {
     std::error_code ignored;

@@ -36,14 +36,15 @@ class RunFolder {
 
   void write_trace(const std::string& text);
 
-  // The text of settings.json, which the next save or write_settings() writes, in one step.
+  // The text of settings.json, which the next save or write_settings() writes, in one step, and
+  // each later one again where the file is gone or damaged. A save goes on beside someone else's
+  // file of that name; write_settings() throws.
   void set_settings(const std::string& text);
   void write_settings();
 
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
   // ckpt-NNNNNN of the iteration that comes next, and points `last` to it; clean() comes after.
-  // Where it throws, `last` leads to what it did, or to the new checkpoint. A run folder that was
-  // removed and made anew since gets the settings.
+  // Where it throws, `last` leads to what it did, or to the new checkpoint.
   void save(int64_t next_iter, const std::function<void(const std::filesystem::path&)>& write);
 
   // Whether `last` leads to a checkpoint: someone may have removed or exchanged the folder.
@@ -69,6 +70,7 @@ class RunFolder {
  private:
   explicit RunFolder(const std::filesystem::path& path);
   bool holds() const;
+  bool is_known() const;  // the folder, whatever became of its lock
   void hold();
 
   std::filesystem::path path_;

@@ -378,6 +378,7 @@ void Trainer::save(Output& output) {
   if (saved) {
     state_ = state;
     saved_ = {state_.next_iter, state_.eval_done};
+    attempt("settings", [&] { output.folder.write_settings(); });
     clean(output);
   }
 }

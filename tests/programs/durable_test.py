@@ -78,6 +78,31 @@ class Endurance(Programs):
         self.assertTrue((self.run_folder / "settings.json").exists())
         self.resumes()
 
+    def test_settings_that_are_removed(self):
+        p = self.start()
+        settings = self.run_folder / "settings.json"
+        before = settings.read_bytes()
+        settings.unlink()
+        self.wait(settings.exists)
+        self.assertEqual(settings.read_bytes(), before)
+        p.terminate()
+        self.assertEqual(p.wait(), 143)
+        self.resumes()
+
+    def test_a_file_in_the_way_of_the_settings(self):
+        p = self.start()
+        settings = self.run_folder / "settings.json"
+        mine = self.dir / "mine"
+        mine.write_text('{"mine": 1}')
+        mine.rename(settings)
+        self.told(p, "settings.json is in the way and no part of a run")
+        last = os.readlink(self.run_folder / "last")
+        self.wait(lambda: os.readlink(self.run_folder / "last") != last)
+        p.terminate()
+        self.assertEqual(p.wait(), 1)
+        self.assertEqual(settings.read_text(), '{"mine": 1}')
+        self.sample(self.run_folder)
+
     def test_a_folder_that_is_removed_for_good(self):
         p = self.start()
         aside = self.dir / "aside"

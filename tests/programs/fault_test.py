@@ -155,6 +155,8 @@ class Scenario:
             number = -int(KINDS[kind]["FAULT_KIND"])
             # 0: there was nothing left to stop; the negative one: before train catches signals.
             check(r.returncode in (128 + number, 0, -number), "exit status", r.returncode)
+            # A second after the signal, on a machine that is so slow.
+            told = [line for line in told if "stopping once the run is saved" not in line]
             check(not told, r.stderr)
             how = f"exit status {r.returncode}"
         elif kind in ONLY_AT:

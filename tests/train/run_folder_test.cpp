@@ -155,6 +155,33 @@ TEST_F(RunFolderTest, SettingsComeWithTheSaveAfterThem) {
   EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
 }
 
+TEST_F(RunFolderTest, SettingsThatAreGoneOrCutComeWithTheNextSave) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.set_settings(kSettings);
+  save(folder, 0, 2, "a");
+  fs::remove(run() / "settings.json");
+  save(folder, 3, 1, "b");
+  EXPECT_EQ(dir.read("run/settings.json"), kSettings);
+  dir.write("run/settings.json", "{\n  \"ver");
+  folder.write_settings();
+  EXPECT_EQ(dir.read("run/settings.json"), kSettings);
+  for (const std::string& name : names()) {
+    fs::remove_all(run() / name);
+  }
+  save(folder, 5, 3, "c");
+  EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock", "settings.json"));
+}
+
+TEST_F(RunFolderTest, AFileInTheWayOfTheSettingsHindersNoCheckpoint) {
+  RunFolder folder = RunFolder::start(run(), false);
+  folder.set_settings(kSettings);
+  fs::create_directory(run() / "settings.json");
+  save(folder, 3, 1, "a");
+  EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
+  EXPECT_THAT(error_text<std::runtime_error>([&] { folder.write_settings(); }),
+              HasSubstr("settings.json is in the way and no part of a run"));
+}
+
 TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
   dir.write("run/settings.json", kSettings);
   for (int i = 0; i < 2; ++i) {
