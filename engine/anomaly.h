@@ -1,4 +1,4 @@
-// The state behind DetectAnomaly, for the engine's own files.
+// What is behind DetectAnomaly.
 #pragma once
 
 #include "engine/tensor.h"

@@ -95,16 +95,6 @@ void check_is_not_in_the_way(const fs::path& path) {
   }
 }
 
-// False also where that cannot be told.
-bool can_be_replaced(const fs::path& path) {
-  try {
-    check_is_not_in_the_way(path);
-    return true;
-  } catch (const std::runtime_error&) {
-    return false;
-  }
-}
-
 // Where a checkpoint itself has the place of the link, gives it a name of its own and links to it;
 // and does the rest of that where a crash left it half done.
 void restore_link(const fs::path& link) {
@@ -232,7 +222,7 @@ RunFolder::Cleaned RunFolder::settle(std::optional<double> best_val_loss) const 
   if (::access(path_.c_str(), W_OK | X_OK) != 0) {
     fail_errno("write in", path_);
   }
-  for (const std::string& name : joined({kLinks, {"metrics.jsonl"}, kLeftOvers})) {
+  for (const std::string& name : joined({kLinks, {"settings.json", "metrics.jsonl"}, kLeftOvers})) {
     check_is_not_in_the_way(path_ / name);
   }
   restore_link(path_ / "last");
@@ -298,12 +288,14 @@ void RunFolder::set_settings(const std::string& text) {
 
 void RunFolder::write_settings() {
   const fs::path file = settings_file(path_);
-  if (settings_are_written_ && (settings_.empty() || reads_as_settings(file))) {
+  if (settings_.empty()) {
     return;
   }
   claim(file);
-  replace_file(file, settings_);
-  settings_are_written_ = true;
+  if (!settings_are_written_ || !is_there(file)) {
+    replace_file(file, settings_);
+    settings_are_written_ = true;
+  }
 }
 
 bool RunFolder::holds() const {
@@ -341,7 +333,7 @@ void RunFolder::write_trace(const std::string& text) {
   replace_file(trace_file(), text);
 }
 
-void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&)>& write) {
+std::string RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&)>& write) {
   hold();
   for (const char* name : {"last", "last.tmp"}) {
     check_is_not_in_the_way(path_ / name);  // before there is a checkpoint that it cannot lead to
@@ -354,11 +346,14 @@ void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&
         fmt::format("cannot make the folder {}: {}", shown_path(pending), error.message()));
   }
   const std::string name = new_checkpoint_name(path_, next_iter);
+  std::string failure;
   try {
     write(pending);
     sync_folder(pending);
-    if (can_be_replaced(settings_file(path_))) {
-      write_settings();  // what is in their way hinders no checkpoint
+    try {
+      write_settings();
+    } catch (const std::runtime_error& e) {
+      failure = e.what();  // hinders no checkpoint
     }
     rename_path(pending, path_ / name);
   } catch (...) {
@@ -367,6 +362,7 @@ void RunFolder::save(int64_t next_iter, const std::function<void(const fs::path&
     throw;
   }
   point_link(path_ / "last", name);
+  return failure;
 }
 
 fs::path settings_file(const fs::path& path) {

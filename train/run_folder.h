@@ -37,15 +37,16 @@ class RunFolder {
   void write_trace(const std::string& text);
 
   // The text of settings.json, which the next save or write_settings() writes, in one step, and
-  // each later one again where the file is gone or damaged. A save goes on beside someone else's
-  // file of that name; write_settings() throws.
+  // each later one again where the file is gone. Throws where someone else's has the name.
   void set_settings(const std::string& text);
   void write_settings();
 
   // Lets `write` fill a new folder, waits until it is on the disk, gives it the name
   // ckpt-NNNNNN of the iteration that comes next, and points `last` to it; clean() comes after.
-  // Where it throws, `last` leads to what it did, or to the new checkpoint.
-  void save(int64_t next_iter, const std::function<void(const std::filesystem::path&)>& write);
+  // Where it throws, `last` leads to what it did, or to the new checkpoint. Returns why the
+  // settings could not be written; "".
+  std::string save(int64_t next_iter,
+                   const std::function<void(const std::filesystem::path&)>& write);
 
   // Whether `last` leads to a checkpoint: someone may have removed or exchanged the folder.
   bool has_checkpoint() const;

@@ -94,7 +94,7 @@ void add_training(SettingList& list, TrainSettings& s) {
   list.real("beta2", s.beta2, kBelowOne, "", "AdamW's decay of the mean square");
   list.real("grad_clip", s.grad_clip, kNotNegative, "", "Largest norm of the gradient; 0: any");
   list.whole("skip_nonfinite", s.skip_nonfinite, {0, kMostIters}, "iterations",
-             "Pass over up to N updates that are not finite; 0: stop");
+             "Pass over up to N updates of the run that are not finite; 0: stop");
 }
 
 void add_watching(SettingList& list, TrainSettings& s) {

@@ -182,7 +182,6 @@ int run_in(RunFolder& folder, spdlog::logger& out, const Text& text, Trainer& tr
   }
   print_start(out, settings, text, trainer);
   const StopReason reason = trainer.run(folder);
-  folder.write_settings();
   return finish(out, settings, trainer, reason);
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "engine/anomaly.h"
 #include "engine/autocast.h"
 #include "engine/ops.h"
 #include "train/console.h"
@@ -85,6 +86,12 @@ Trainer Trainer::resume(const TrainSettings& settings, const data::Dataset& data
   }
   Generator unused;
   const nn::NamedTensors tensors = loaded.model->state_dict();
+  for (const auto& [name, tensor] : tensors) {
+    if (any_non_finite(tensor)) {
+      throw std::runtime_error(fmt::format("{}: {} holds a NaN or an infinity",
+                                           shown_path(checkpoint / "model.safetensors"), name));
+    }
+  }
   const DType dtype = tensors.front().second.dtype();
   loaded.model = make_model(wanted, unused);
   loaded.model->to(dtype);
@@ -139,7 +146,7 @@ StopReason Trainer::run(RunFolder& folder) {
 }
 
 void Trainer::finish(Output& output) {
-  const RunFolder& folder = output.folder;
+  RunFolder& folder = output.folder;
   const auto sync = [&] { return attempt("metrics", [&] { output.metrics.sync(); }); };
   bool metrics_are_whole = sync();
   save_if_changed(output);
@@ -147,6 +154,10 @@ void Trainer::finish(Output& output) {
   metrics_are_whole = metrics_are_whole || sync();  // what was in the way may be gone
   if (!is_saved(folder)) {
     throw std::runtime_error("the last checkpoint could not be saved" + what_is_kept(folder));
+  }
+  if (!attempt("settings", [&folder] { folder.write_settings(); })) {
+    throw std::runtime_error(
+        fmt::format("{} could not be written", shown_path(settings_file(folder.path()))));
   }
   if (!best_is_linked_) {
     clean(output);
@@ -296,10 +307,10 @@ void Trainer::handle_nonfinite(double mean_loss, double norm, const RunFolder& f
   const std::string message = fmt::format(
       "the loss or its gradient is not finite at iteration {}: loss {}, gradient norm {}{}",
       state_.next_iter, unsigned_nan(mean_loss), unsigned_nan(norm), first_nonfinite_op());
-  if (skipped_ >= settings_.skip_nonfinite) {
+  if (state_.skipped >= settings_.skip_nonfinite) {
     throw std::runtime_error(message + what_is_kept(folder) + "; a lower --learning_rate may help");
   }
-  ++skipped_;
+  ++state_.skipped;
   warn(message + "; the update is passed over");
 }
 
@@ -365,20 +376,26 @@ void Trainer::save(Output& output) {
   if (state.val_loss && (!state.best_val_loss || *state.val_loss < *state.best_val_loss)) {
     state.best_val_loss = state.val_loss;
   }
+  std::string settings_failure;
   const bool saved = attempt("checkpoint", [&] {
     if (!eval_is_finite_ || !has_finite_loss()) {
       throw std::runtime_error(fmt::format(
           "the model before iteration {} is not saved: its loss is not finite", state.next_iter));
     }
-    output.folder.save(state.next_iter, [this, &state](const std::filesystem::path& folder) {
+    const auto write = [this, &state](const std::filesystem::path& folder) {
       write_model(folder, config_, dataset_.vocab(), *model_);
       write_trainer(folder, state, *optimizer_, default_generator());
-    });
+    };
+    settings_failure = output.folder.save(state.next_iter, write);
   });
   if (saved) {
     state_ = state;
     saved_ = {state_.next_iter, state_.eval_done};
-    attempt("settings", [&] { output.folder.write_settings(); });
+    attempt("settings", [&] {
+      if (!settings_failure.empty()) {
+        throw std::runtime_error(settings_failure);
+      }
+    });
     clean(output);
   }
 }

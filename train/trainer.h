@@ -128,7 +128,6 @@ class Trainer {
     uint64_t dropout_calls;
   };
   std::vector<MicroStep> micro_steps_;
-  int64_t skipped_ = 0;                      // updates passed over
   std::map<std::string, std::string> told_;  // failures by their subjects
   bool best_is_linked_ = true;
   bool eval_is_finite_ = true;  // of the evaluation of the model as it is now, if there was one

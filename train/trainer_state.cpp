@@ -110,6 +110,7 @@ void write_trainer(const std::filesystem::path& folder, const TrainerState& stat
   object["eval_done"] = state.eval_done;
   object["val_loss"] = number_or_null(state.val_loss);
   object["best_val_loss"] = number_or_null(state.best_val_loss);
+  object["skipped"] = state.skipped;
   object["optimizer_steps"] = optimizer.steps();
   object["batch"] = state.batch;
   object["dropout_calls"] = generator.dropout_calls();
@@ -127,6 +128,9 @@ TrainerState read_trainer(const std::filesystem::path& folder, int64_t windows,
   state.eval_done = members.boolean("eval_done");
   if (members.has("val_loss")) {  // which an older version did not write
     state.val_loss = read_loss(members, "val_loss");
+  }
+  if (members.has("skipped")) {  // nor that
+    state.skipped = members.whole("skipped", 0, kMostIters);
   }
   state.best_val_loss = read_loss(members, "best_val_loss");
   state.batch = read_batch(members, windows);

@@ -16,6 +16,7 @@ struct TrainerState {
   bool eval_done = false;          // of next_iter
   std::optional<double> val_loss;  // of that evaluation
   std::optional<double> best_val_loss;
+  int64_t skipped = 0;         // updates passed over, as --skip_nonfinite counts them
   std::vector<int64_t> batch;  // start offsets of the training batch that is drawn already
 };
 

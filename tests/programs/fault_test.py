@@ -196,6 +196,7 @@ class Scenario:
             return "refused before training"
         check("the last checkpoint could not be saved" in r.stderr or
               "metrics.jsonl could not be written" in r.stderr or
+              "settings.json could not be written" in r.stderr or
               "could not be pointed to the best checkpoint" in r.stderr, r.stderr)
         return "the last save failed, exit 1"
 

@@ -155,14 +155,14 @@ TEST_F(RunFolderTest, SettingsComeWithTheSaveAfterThem) {
   EXPECT_EQ(dir.read("run/settings.json"), "{}\n");
 }
 
-TEST_F(RunFolderTest, SettingsThatAreGoneOrCutComeWithTheNextSave) {
+TEST_F(RunFolderTest, SettingsThatAreGoneComeWithTheNextSave) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.set_settings(kSettings);
   save(folder, 0, 2, "a");
   fs::remove(run() / "settings.json");
   save(folder, 3, 1, "b");
   EXPECT_EQ(dir.read("run/settings.json"), kSettings);
-  dir.write("run/settings.json", "{\n  \"ver");
+  fs::remove(run() / "settings.json");
   folder.write_settings();
   EXPECT_EQ(dir.read("run/settings.json"), kSettings);
   for (const std::string& name : names()) {
@@ -172,14 +172,22 @@ TEST_F(RunFolderTest, SettingsThatAreGoneOrCutComeWithTheNextSave) {
   EXPECT_THAT(names(), ElementsAre("best", "ckpt-000005", "last", "lock", "settings.json"));
 }
 
-TEST_F(RunFolderTest, AFileInTheWayOfTheSettingsHindersNoCheckpoint) {
+TEST_F(RunFolderTest, WhatIsInTheWayOfTheSettingsHindersNoCheckpoint) {
   RunFolder folder = RunFolder::start(run(), false);
   folder.set_settings(kSettings);
   fs::create_directory(run() / "settings.json");
-  save(folder, 3, 1, "a");
+  const auto write = [](const fs::path& pending) {
+    write_file(pending / "model.safetensors", "a");
+  };
+  const std::string message =
+      (run() / "settings.json").string() +
+      " is in the way and no part of a run; move it, or use another --out_dir";
+  EXPECT_EQ(folder.save(3, write), message);
   EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
-  EXPECT_THAT(error_text<std::runtime_error>([&] { folder.write_settings(); }),
-              HasSubstr("settings.json is in the way and no part of a run"));
+  EXPECT_EQ(error_text<std::runtime_error>([&] { folder.write_settings(); }), message);
+  fs::remove(run() / "settings.json");
+  EXPECT_EQ(folder.save(5, write), "");
+  EXPECT_EQ(dir.read("run/settings.json"), kSettings);
 }
 
 TEST_F(RunFolderTest, ARefusedStartChangesNothing) {
@@ -369,7 +377,8 @@ TEST_F(RunFolderTest, MetricsOfATrainingAreARun) {
 TEST_F(RunFolderTest, GoingOnChangesNoFilesOfOthers) {
   RunFolder folder = RunFolder::start(run(), false);
   save(folder, 3, 2, "a");
-  for (const char* name : {"metrics.jsonl", "trace.json.tmp", "settings.json.tmp"}) {
+  for (const char* name :
+       {"settings.json", "metrics.jsonl", "trace.json.tmp", "settings.json.tmp"}) {
     const std::string path = dir.write(std::string("run/") + name, "mine");
     EXPECT_EQ(error_text<std::runtime_error>([&] { settle(folder, 2); }),
               path + " is in the way and no part of a run; move it, or use another --out_dir");

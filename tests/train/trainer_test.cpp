@@ -2,113 +2,17 @@
 #include "train/trainer.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 
-#include "engine/ops.h"
 #include "tests/error_text.h"
-#include "tests/temp_folder.h"
-#include "train/checkpoints.h"
-#include "train/safetensors.h"
+#include "tests/train/trainer_fixture.h"
 
 namespace chargrad::train {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-namespace fs = std::filesystem;
-
-std::string some_text() {
-  std::string text;
-  for (int i = 0; i < 300; ++i) {
-    text += "line " + std::to_string(i * 7919 % 1000) + " of a text\n";
-  }
-  return text;
-}
-
-TrainSettings tiny() {
-  TrainSettings s;
-  s.n_layer = 2;
-  s.n_head = 2;
-  s.n_embd = 16;
-  s.block_size = 8;
-  s.batch_size = 4;
-  s.gradient_accumulation_steps = 3;
-  s.dropout = 0.2;
-  s.max_iters = 12;
-  s.lr_decay_iters = 12;
-  s.warmup_iters = 3;
-  s.eval_interval = 5;
-  s.eval_iters = 2;
-  s.dtype = "float32";
-  return s;
-}
-
-// Updates so large that the model overflows: at 1e10 its losses, at 1e30 its gradients only.
-TrainSettings diverging(double learning_rate) {
-  TrainSettings s = tiny();
-  s.learning_rate = learning_rate;
-  s.grad_clip = 0;
-  s.decay_lr = false;
-  return s;
-}
-
-// Losses by iteration, as they were reported.
-struct Log {
-  std::map<int64_t, double> iters;
-  std::vector<int64_t> evals;
-
-  TrainEvents events(const std::function<int()>& stop = {}) {
-    TrainEvents e;
-    e.on_iter = [this](const IterMetrics& m) { iters[m.iter] = m.loss; };
-    e.on_eval = [this](const EvalMetrics& m) { evals.push_back(m.iter); };
-    e.stop_signal = stop;
-    return e;
-  }
-};
-
-class TrainerTest : public testing::Test {
- protected:
-  TrainerTest() : dataset(data::Dataset::load(dir.write("text", some_text()))) {}
-
-  fs::path run(const std::string& name) const { return dir.path(name); }
-
-  StopReason train(const std::string& name, const TrainSettings& s, Log& log,
-                   const std::function<int()>& stop = {}) {
-    RunFolder folder = RunFolder::start(run(name), false);
-    return Trainer(s, dataset, log.events(stop)).run(folder);
-  }
-
-  StopReason resume(const std::string& name, const TrainSettings& s, Log& log,
-                    const std::function<int()>& stop = {}) {
-    RunFolder folder = RunFolder::resume(run(name));
-    return Trainer::resume(s, dataset, find_checkpoint(run(name), "last"), log.events(stop))
-        .run(folder);
-  }
-
-  // Name and bytes of every file of the last checkpoint.
-  std::map<std::string, std::string> last_files(const std::string& name) const {
-    std::map<std::string, std::string> files;
-    for (const auto& entry : fs::directory_iterator(run(name) / "last")) {
-      files[entry.path().filename().string()] =
-          dir.read(name + "/last/" + entry.path().filename().string());
-    }
-    return files;
-  }
-
-  void expect_finite_weights(const std::string& name) const {
-    for (const auto& [key, x] : read_safetensors(run(name) / "last/model.safetensors").tensors) {
-      EXPECT_TRUE(std::isfinite(sum(x).item())) << key;
-    }
-  }
-
-  TempFolder dir;
-  data::Dataset dataset;
-};
 
 TEST_F(TrainerTest, IterationsAreInclusiveAndEvaluationsLieOnTheGrid) {
   Log log;
@@ -249,81 +153,6 @@ TEST_F(TrainerTest, DropoutIsOffInEvaluationAndOnAfterIt) {
   const EvalMetrics first = trainer.evaluate_only(), second = trainer.evaluate_only();
   EXPECT_EQ(first.val_loss, second.val_loss);
   EXPECT_TRUE(trainer.model().is_training());
-}
-
-TEST_F(TrainerTest, ANonFiniteLossStopsTheRunAndKeepsTheCheckpoint) {
-  TrainSettings s = diverging(1e30);
-  Log log;
-  EXPECT_THAT(error_text<std::runtime_error>([&] { train("a", s, log); }),
-              HasSubstr("is not finite at iteration "));
-  expect_finite_weights("a");
-}
-
-// An evaluation finds it before the next step does, and would save it.
-TEST_F(TrainerTest, AModelWhoseEvaluationIsNotFiniteIsNotSaved) {
-  TrainSettings s = diverging(1e10);
-  s.eval_interval = 1;
-  std::vector<std::string> warnings;
-  Log log;
-  TrainEvents events = log.events();
-  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
-  std::map<int64_t, double> val_losses;
-  events.on_eval = [&](const EvalMetrics& m) { val_losses[m.iter] = m.val_loss; };
-  RunFolder folder = RunFolder::start(run("a"), false);
-  const std::string error =
-      error_text<std::runtime_error>([&] { Trainer(s, dataset, events).run(folder); });
-  EXPECT_THAT(warnings,
-              testing::ElementsAre("the model before iteration 1 is not saved: its loss is "
-                                   "not finite"));
-  const std::string last = fs::read_symlink(run("a") / "last").string();
-  EXPECT_THAT(error, HasSubstr((run("a") / "last").string() + " holds the model before iteration " +
-                               last.substr(last.size() - 1)));
-  for (const auto& [iter, loss] : val_losses) {
-    EXPECT_EQ(std::isfinite(loss), iter <= last.back() - '0') << iter;
-  }
-}
-
-TEST_F(TrainerTest, ARunThatSkipsToItsEndWithoutAFiniteLossSavesNothing) {
-  TrainSettings s = diverging(1e10);
-  s.skip_nonfinite = 100;
-  Log log;
-  EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
-            "the last checkpoint could not be saved; " + (run("a") / "last").string() +
-                " holds the model before iteration 0");
-  expect_finite_weights("a");
-}
-
-// Nothing looks at the model that the last update makes but the save.
-TEST_F(TrainerTest, AnUpdateThatBreaksTheModelIsNotSavedAtTheEnd) {
-  TrainSettings s = diverging(1e10);
-  s.max_iters = 0;
-  Log log;
-  EXPECT_EQ(error_text<std::runtime_error>([&] { train("a", s, log); }),
-            "the last checkpoint could not be saved; " + (run("a") / "last").string() +
-                " holds the model before iteration 0");
-  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000000");
-}
-
-TEST_F(TrainerTest, AnUpdateThatIsPassedOverAtTheEndIsNoFault) {
-  TrainSettings s = diverging(1e30);  // finite losses, but no finite gradients
-  s.skip_nonfinite = 100;
-  Log log;
-  EXPECT_EQ(train("a", s, log), StopReason::kFinished);
-  EXPECT_EQ(fs::read_symlink(run("a") / "last"), "ckpt-000013");
-}
-
-TEST_F(TrainerTest, NonFiniteUpdatesAreNamedAndSkippedUpToTheLimit) {
-  TrainSettings s = diverging(1e30);
-  s.skip_nonfinite = 2;
-  std::vector<std::string> warnings;
-  Log log;
-  TrainEvents events = log.events();
-  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
-  RunFolder folder = RunFolder::start(run("a"), false);
-  EXPECT_THROW(Trainer(s, dataset, events).run(folder), std::runtime_error);
-  ASSERT_EQ(warnings.size(), 2u);
-  EXPECT_THAT(warnings[0], testing::ContainsRegex("not finite at iteration [0-9]+: .* \\(op '"));
-  EXPECT_THAT(warnings[0], HasSubstr("the update is passed over"));
 }
 
 TEST_F(TrainerTest, AFailedSaveIsToldAndTriedAgain) {
