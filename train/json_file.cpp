@@ -120,6 +120,10 @@ class Builder : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Json parse_json(const std::string& text, const std::string& where, Comments comments) {
+  if (const size_t nul = text.find('\0'); nul != std::string::npos) {
+    // To the library it would be the end.
+    throw std::runtime_error(fmt::format("{}: byte {} is NUL, which no JSON holds", where, nul));
+  }
   Builder builder(where);
   Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true,
                   comments == Comments::kAllowed);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -98,6 +99,7 @@ void write_samples(const LoadedModel& loaded, const SampleSettings& settings, co
 }
 
 int sample(const SampleSettings& settings) {
+  std::signal(SIGPIPE, SIG_DFL);  // a closed pipe is the end, be it that the caller ignores it
   set_num_threads(static_cast<int>(settings.threads));
   const std::filesystem::path checkpoint = find_checkpoint(settings.out_dir, settings.checkpoint);
   const LoadedModel loaded = read_model(checkpoint);

@@ -42,6 +42,16 @@ LoadedModel fresh_model(const TrainSettings& settings, const data::Vocab& vocab)
   return {config, vocab, make_model(config, default_generator())};
 }
 
+// The name of a weight with a NaN or an infinity; "" without any.
+std::string non_finite_weight(const nn::Module& model) {
+  for (const auto& [name, tensor] : model.state_dict()) {
+    if (any_non_finite(tensor)) {
+      return name;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, TrainEvents events,
@@ -86,11 +96,9 @@ Trainer Trainer::resume(const TrainSettings& settings, const data::Dataset& data
   }
   Generator unused;
   const nn::NamedTensors tensors = loaded.model->state_dict();
-  for (const auto& [name, tensor] : tensors) {
-    if (any_non_finite(tensor)) {
-      throw std::runtime_error(fmt::format("{}: {} holds a NaN or an infinity",
-                                           shown_path(checkpoint / "model.safetensors"), name));
-    }
+  if (const std::string name = non_finite_weight(*loaded.model); !name.empty()) {
+    throw std::runtime_error(fmt::format("{}: {} holds a NaN or an infinity",
+                                         shown_path(checkpoint / "model.safetensors"), name));
   }
   const DType dtype = tensors.front().second.dtype();
   loaded.model = make_model(wanted, unused);
@@ -381,6 +389,12 @@ void Trainer::save(Output& output) {
     if (!eval_is_finite_ || !has_finite_loss()) {
       throw std::runtime_error(fmt::format(
           "the model before iteration {} is not saved: its loss is not finite", state.next_iter));
+    }
+    if (const std::string name = non_finite_weight(*model_); !name.empty()) {
+      throw std::runtime_error(
+          fmt::format("the model before iteration {} is not saved: {} holds a "
+                      "NaN or an infinity",
+                      state.next_iter, name));
     }
     const auto write = [this, &state](const std::filesystem::path& folder) {
       write_model(folder, config_, dataset_.vocab(), *model_);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -89,6 +90,10 @@ std::vector<std::pair<Tensor, Tensor>> read_moments(const std::filesystem::path&
         !is_floating(found->second.dtype())) {
       throw std::runtime_error(
           fmt::format("{}: {} of shape {} is missing", shown_path(path), name, moment.shape()));
+    }
+    // An infinity may come of a large gradient, and pass.
+    if (found->second.numel() > 0 && std::isnan(amax(abs(found->second)).item())) {
+      throw std::runtime_error(fmt::format("{}: {} holds a NaN", shown_path(path), name));
     }
     pairs.emplace_back(moment, found->second);
     held.erase(found);

@@ -376,6 +376,10 @@ TEST_F(WrongFile, Trainer) {
             "trainer.json: best_val_loss must be a number in [-1.7976931348623157e+308, "
             "1.7976931348623157e+308], got \"low\"");
   EXPECT_THAT(error("trainer.safetensors", "ln_f.weight", "ln_g.weight"), HasSubstr("ln_f.weight"));
+  std::string nan = read_whole_file(path_of("trainer.safetensors"), 1 << 20);
+  nan.replace(nan.size() - 4, 4, "\xff\xff\xff\xff");
+  EXPECT_THAT(error_with("trainer.safetensors", nan),
+              testing::MatchesRegex("trainer.safetensors: [a-z0-9_.]+ holds a NaN"));
   EXPECT_EQ(with_gigabytes("trainer.safetensors"),
             "trainer.safetensors: holds 1073741824 numbers, the moments of this model are 504");
 }

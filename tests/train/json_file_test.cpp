@@ -58,6 +58,14 @@ TEST(JsonFile, RefusesBrokenTexts) {
   EXPECT_LT(parse_error(std::string(1 << 20, 'x')).size(), 300U);
 }
 
+TEST(JsonFile, RefusesNulBytes) {
+  for (const std::string& text :
+       {std::string("{}\0", 3), std::string("{}\0garbage", 10), std::string("{\"a\0b\": 1}", 11)}) {
+    EXPECT_EQ(parse_error(text, Comments::kAllowed),
+              fmt::format("a.json: byte {} is NUL, which no JSON holds", text.find('\0')));
+  }
+}
+
 TEST(JsonFile, RefusesDeepNesting) {
   EXPECT_EQ(parse_error(std::string(64, '[') + std::string(64, ']')), "no error");
   EXPECT_EQ(parse_error(std::string(100000, '[')), "a.json: JSON nested deeper than 64");

@@ -105,6 +105,28 @@ TEST_F(TrainerTest, SkippedUpdatesAreCountedOverTheWholeRun) {
               HasSubstr("is not finite at iteration 7: "));
 }
 
+// The loss does not see the row of a symbol that is in no batch.
+TEST_F(TrainerTest, WeightsThatAreNotFiniteAreNotSaved) {
+  const data::Dataset text = data::Dataset::load(dir.write("rare", dir.read("text") + "@"));
+  TrainSettings s = tiny();
+  s.model = "bigram";
+  s.eval_interval = 100;
+  RunFolder folder = RunFolder::start(run("a"), false);
+  Log log;
+  TrainEvents events = log.events();
+  Tensor weight;
+  events.on_iter = [&](const IterMetrics&) {
+    const NoGradGuard no_grad;
+    fill_(weight.select(0, text.vocab().encode("@").at(0)), NAN);
+  };
+  Trainer trainer(s, text, events);
+  weight = trainer.model().parameters().at(0);
+  EXPECT_EQ(error_text<std::runtime_error>([&] { trainer.run(folder); }),
+            "the last checkpoint could not be saved; " + (run("a") / "last").string() +
+                " holds the model before iteration 0");
+  expect_finite_weights("a");
+}
+
 TEST_F(TrainerTest, WeightsThatAreNotFiniteAreNotGoneOnWith) {
   Log log;
   train("a", tiny(), log);
