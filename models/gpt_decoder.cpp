@@ -114,7 +114,16 @@ class GPTDecoder : public Decoder {
   }
 
   // One row of queries q (B, 1, C), which sees all before it and kv (B, t, 2 C) -> (B, 1, C).
-  static Tensor attend_last(Layer& layer, const Tensor& q, const Tensor& kv, int64_t first) {
+  Tensor attend_last(Layer& layer, const Tensor& q, const Tensor& kv, int64_t first) const {
+    if (kv.size(1) == model_.block_size()) {  // of no use to the next id
+      const int64_t H = model_.config().n_head, C = q.size(2);
+      const auto heads = [H](const Tensor& x) {  // (B, t, C) -> (B, H, t, D)
+        return x.view({x.size(0), x.size(1), H, x.size(2) / H}).transpose(1, 2);
+      };
+      const Tensor y = scaled_dot_product_attention(heads(q), heads(narrow(kv, 2, 0, C)),
+                                                    heads(narrow(kv, 2, C, C)));
+      return y.reshape(q.shape());
+    }
     layer.cache.keep(kv, first);
     return layer.cache.attend(q);
   }

@@ -2,6 +2,7 @@
 // plain loops.
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "engine/kernels/chunks.h"
 #include "engine/kernels/cpu.h"
@@ -87,12 +88,49 @@ namespace chargrad::kernels {
 
 HWY_EXPORT(gelu_table);
 
+namespace {
+
+// gelu of every bfloat16, in the order of their bits: 128 kB, of which numbers of usual sizes share
+// a few. Looking one up takes 0.4 ns, computing it 0.7 (AMD EPYC, Zen 4, 2026-11-30).
+class Values {
+ public:
+  Values(const GeluFunction<bfloat16, bfloat16>& f, bool tanh_form) : y_(kCount) {
+    std::vector<bfloat16> x(kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      x[i].bits = static_cast<uint16_t>(i);
+    }
+    f.run(x.data(), y_.data(), nullptr, kCount, tanh_form);
+  }
+  void look_up(const bfloat16* x, bfloat16* y, int64_t n) const {
+    const bfloat16* const values = y_.data();
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = values[x[i].bits];
+    }
+  }
+
+ private:
+  static constexpr size_t kCount = 1 << 16;
+  std::vector<bfloat16> y_;
+};
+
+}  // namespace
+
 template <class X, class Y>
 void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form) {
   GeluFunction<X, Y> f{&ref::gelu<X, Y>};
   if constexpr (!std::is_same_v<X, double>) {
     if (active_tier() != Tier::kRef) {
       f = HWY_DYNAMIC_DISPATCH(gelu_table)();
+    }
+  }
+  if constexpr (std::is_same_v<X, bfloat16>) {
+    if (slope == nullptr) {
+      static const Values exact(f, false), tanh(f, true);
+      const Values& values = tanh_form ? tanh : exact;
+      parallel_chunks(n, kChunkElements, [&](int64_t begin, int64_t end) {
+        values.look_up(x + begin, y + begin, end - begin);
+      });
+      return;
     }
   }
   parallel_chunks(n, kChunkElements, [&](int64_t begin, int64_t end) {

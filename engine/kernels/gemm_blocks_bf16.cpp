@@ -174,7 +174,19 @@ RowsOfA rows_for_many_panels(const PairTileKernels& t, const SourceA& a, int64_t
   return {to, 2 * pairs, 2};
 }
 
-// The part of C that `p` describes, over k in [k0, k1), panels [first, last).
+// The panel of B after this one, which lies behind it: without asking, its first rows of tiles wait
+// for the third cache.
+Ahead next_panel(const PairPanels& b, int64_t panel) {
+  const auto begin = [&b](int64_t i) {
+    const int64_t columns = std::min(i * kPairPanelColumns, round_up(b.columns, kPairLanes));
+    return reinterpret_cast<const std::byte*>(b.data + columns * round_up(b.depth, 2));
+  };
+  const std::byte* const end = begin(panel + 2);
+  return {begin(panel + 1), end, end, end};
+}
+
+// The part of C that `p` describes, over k in [k0, k1), panels [first, last). Its tiles ask for
+// what is `ahead`, or without that for the panel after theirs.
 template <class C>
 void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int64_t k0, int64_t k1,
                     const RowsOfA& a, const PairPanels& b, int64_t first, int64_t last,
@@ -195,7 +207,8 @@ void multiply_block(const PairTileKernels& t, const Product<bfloat16, C>& p, int
     args.ldc = p.ldc;
     args.bias = p.bias == nullptr ? nullptr : p.bias + j;
     args.mode = k0 == 0 ? SumMode::kBegin : SumMode::kAdd;
-    args.ahead = ahead;
+    Ahead next = next_panel(b, panel);
+    args.ahead = ahead != nullptr ? ahead : &next;
     args.odd_k = (k1 - k0) % 2 != 0;
     multiply_panel(t, args);
   }

@@ -113,6 +113,17 @@ TEST(Gelu, BFloat16RoundsOnce) {
   }
 }
 
+// Without a slope values are looked up; run() compares them with those beside a slope.
+TEST(Gelu, EveryBFloat16IsTheSameWithAndWithoutSlope) {
+  std::vector<bfloat16> x(1 << 16);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i].bits = static_cast<uint16_t>(i);
+  }
+  for (const bool tanh_form : {false, true}) {
+    run<bfloat16>(x, tanh_form);
+  }
+}
+
 TEST(Gelu, SameResultAtEveryPlaceAndLength) {
   const std::vector<float> x = random_values<float>(131, 3, -4, 4);
   for (const bool tanh_form : {false, true}) {
