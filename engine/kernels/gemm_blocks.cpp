@@ -45,10 +45,12 @@ constexpr int64_t kPackChunk = 32;
 // Rows of the register tile.
 constexpr int64_t kTileRows = 6;
 // What is read where it lies: a K up to so long, a B for up to so many rows of C, rows of k up to
-// so far apart that they do not crowd the sets of the second cache.
+// so far apart that they do not crowd the sets of the second cache. On AVX2 the tile takes two
+// lines in 6 cycles instead of five in 24, and rows that crowd the first cache's sets are too slow.
 constexpr int64_t kInPlaceRows = 768;
 constexpr int64_t kInPlaceDepth = 1024;
 constexpr int64_t kInPlaceStride = 1536;
+constexpr int64_t kInPlaceStrideNarrow = 256;
 
 // How the sums over [k, ...) begin. A long K is cut at fixed places; each stretch has its own
 // chain.
@@ -237,13 +239,16 @@ void multiply_blocks(const TileKernels& t, const Product<float>& whole, const Pa
 
 // Whether the register tile takes the operand as it lies: A by rows, or k by k of rows close to one
 // another; B in rows of whole vectors for so few rows of C that packing would not pay.
-bool reads_a_in_place(const Product<float>& p) {
-  return p.a.column_stride == 1 ||
-         (p.K <= kInPlaceDepth && p.a.row_stride == 1 && p.a.column_stride <= kInPlaceStride);
+int64_t most_stride_in_place(const TileKernels& t) {
+  return t.lanes < 16 ? kInPlaceStrideNarrow : kInPlaceStride;
+}
+bool reads_a_in_place(const TileKernels& t, const Product<float>& p) {
+  return p.a.column_stride == 1 || (p.K <= kInPlaceDepth && p.a.row_stride == 1 &&
+                                    p.a.column_stride <= most_stride_in_place(t));
 }
 bool reads_b_in_place(const TileKernels& t, const Product<float>& p) {
   return p.K <= kInPlaceDepth && p.M <= kInPlaceRows && p.b.column_stride == 1 &&
-         p.b.row_stride <= kInPlaceStride && p.N % t.lanes == 0;
+         p.b.row_stride <= most_stride_in_place(t) && p.N % t.lanes == 0;
 }
 
 // k that is used before more is packed.
@@ -261,7 +266,7 @@ int64_t part_depth(const Product<float>& p, bool pack_a, bool pack_b, int64_t pa
 // that is done in parts.
 void multiply_many_rows(const TileKernels& t, const Product<float>& whole, Run run) {
   thread_local Scratch scratch_a, scratch_b;
-  const bool pack_a = !reads_a_in_place(whole), pack_b = !reads_b_in_place(t, whole);
+  const bool pack_a = !reads_a_in_place(t, whole), pack_b = !reads_b_in_place(t, whole);
   const int64_t packed_n = round_up(whole.N, t.lanes);
   const int64_t depth = part_depth(whole, pack_a, pack_b, packed_n);
   float* const packed_a =

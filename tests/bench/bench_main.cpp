@@ -33,7 +33,8 @@ int run(int argc, char** argv) {
       {"--serve=", serve_step},
       {"--serve_gemm=", serve_gemm},
       {"--serve_text=", serve_text},
-      {"--onednn=", compare_with_onednn}};
+      {"--onednn=", compare_with_onednn},
+      {"--apart=", print_apart}};
   for (const auto& [flag, mode] : modes) {
     if (argument.rfind(flag, 0) == 0) {
       mode(argument.substr(flag.size()));

@@ -20,6 +20,10 @@ void print_scale();
 // oneDNN.
 void compare_with_onednn(const std::string& what);
 
+// --apart: each product whose name holds `what` on all threads beside its parts with nothing
+// shared.
+void print_apart(const std::string& what);
+
 // The sides of compare.py: each reads numbers from standard input and answers with times.
 void serve_step(const std::string& what);
 void serve_gemm(const std::string& what);
