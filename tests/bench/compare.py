@@ -17,8 +17,8 @@ recipe   the whole CPU recipe on the text --data, 2,000 iterations with evaluati
 losses   how far our losses in bfloat16 lie from float32's: the CPU recipe's of 200 iterations, the
          baby GPT's of 50, which take some eight minutes
 
-PyTorch must be installed; the variable PYTHON of `./run bench --compare` names the interpreter that
-has it.
+PyTorch must be installed (for --help it need not be); the variable PYTHON of `./run bench --compare`
+names the interpreter that has it.
 """
 
 import argparse
@@ -31,11 +31,17 @@ import tempfile
 import time
 from pathlib import Path
 
-import torch
-
-import torch_twin
 from ours import Bench, BenchText, Training
-from torch_twin import RECIPES, TorchGemm, TorchStep, TorchText, TorchTraining
+
+try:
+    import torch
+
+    import torch_twin
+    from torch_twin import RECIPES, TorchGemm, TorchStep, TorchText, TorchTraining
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    torch = None  # --help goes without it
 
 DTYPES = ("float32", "bfloat16")
 
@@ -205,6 +211,8 @@ def main():
     unknown = set(args.families) - set(families)
     if unknown:
         parser.error(f"no family is called {', '.join(sorted(unknown))}")
+    if torch is None:
+        sys.exit(f"compare: {sys.executable} has no torch; run this with an interpreter that has")
     if args.threads:
         torch.set_num_threads(args.threads)
     torch.manual_seed(1337)
