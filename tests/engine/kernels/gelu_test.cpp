@@ -94,7 +94,9 @@ void expect_bfloat16_of(const std::vector<X>& x) {
     const Gelu<bfloat16> got = run<bfloat16>(x, tanh_form);
     const Gelu<double> want = truth(x, tanh_form);
     EXPECT_TRUE(near(got.y, want.y, 1e-37, kBFloat16Rounding + 2e-5));
-    EXPECT_TRUE(near(got.slope, want.slope, 4e-7, kBFloat16Rounding));
+    // One slope alone may be near its zero.
+    EXPECT_TRUE(near(got.slope, want.slope, 4e-7, kBFloat16Rounding,
+                     x.size() == 1 ? OnePercent::kPasses : OnePercent::kFails));
   }
 }
 

@@ -123,6 +123,8 @@ TEST_F(PairTile, OddSizesAndStrides) {
         const auto rounded = multiply<bfloat16>(q, 2 * q.pairs, 2);
         ASSERT_TRUE(same_bits(exact, across)) << what;
         ASSERT_TRUE(same_bits(exact, both)) << what;
+        double largest = 0;
+        bool largest_is_checked = false;
         for (int64_t i = 0; i < rows; ++i) {
           for (int64_t j = 0; j < columns + kPadding; ++j) {
             const auto at = static_cast<size_t>(i * (columns + kPadding) + j);
@@ -134,8 +136,13 @@ TEST_F(PairTile, OddSizesAndStrides) {
             double magnitude = 0;
             const double want = q.sum(i, j, &magnitude);
             ASSERT_NEAR(exact[at], want, tolerance(q, magnitude)) << what << ": " << i << ", " << j;
+            if (std::abs(want) > largest) {
+              largest = std::abs(want);
+              largest_is_checked = catches_one_percent(exact[at], want, tolerance(q, magnitude), 0);
+            }
           }
         }
+        ASSERT_TRUE(largest_is_checked) << what << ": 1 % of " << largest << " would pass";
       }
     }
   }
