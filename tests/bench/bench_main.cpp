@@ -8,9 +8,11 @@
 // bench --serve_text=RECIPE,DTYPE,START,THREADS
 //     reads numbers of characters, draws so many each time after START random ones and answers with
 //     the seconds and the seconds of processor time that all took together.
-// bench --onednn=TEXT
-//     compares those of our products whose names hold TEXT with oneDNN's of the same operands, in
-//     turn; above 1 the ratio says that ours are faster. Needs oneDNN (libdnnl-dev) in the build.
+// bench --products[=TEXT]
+//     prints a table in Markdown of those matrix products of both models whose names hold TEXT, as
+//     cpu/c_fc: GF/s and the share of the tier's peak, in both dtypes, by one thread and by all; of
+//     all threads also what share they reach on parts that have nothing in common; and, in a build
+//     with oneDNN (libdnnl-dev), its time in ours, measured in turn.
 // bench --scale
 //     prints how time and memory grow with the sizes of the model and of the text.
 // CHARGRAD_CPU names the tier.
@@ -28,13 +30,15 @@ namespace chargrad::bench {
 namespace {
 
 int run(int argc, char** argv) {
-  const std::string argument = argc == 2 ? argv[1] : "";
+  std::string argument = argc == 2 ? argv[1] : "";
+  if (argument == "--products") {
+    argument += "=";
+  }
   const std::pair<std::string, void (*)(const std::string&)> modes[] = {
       {"--serve=", serve_step},
       {"--serve_gemm=", serve_gemm},
       {"--serve_text=", serve_text},
-      {"--onednn=", compare_with_onednn},
-      {"--apart=", print_apart}};
+      {"--products=", print_products}};
   for (const auto& [flag, mode] : modes) {
     if (argument.rfind(flag, 0) == 0) {
       mode(argument.substr(flag.size()));

@@ -16,13 +16,8 @@ void add_steps();
 // The tables of --scale, to standard output.
 void print_scale();
 
-// --onednn: each product whose name holds `what`. Throws where the program was built without
-// oneDNN.
-void compare_with_onednn(const std::string& what);
-
-// --apart: each product whose name holds `what` on all threads beside its parts with nothing
-// shared.
-void print_apart(const std::string& what);
+// The table of --products: of each whose name holds `what`.
+void print_products(const std::string& what);
 
 // The sides of compare.py: each reads numbers from standard input and answers with times.
 void serve_step(const std::string& what);

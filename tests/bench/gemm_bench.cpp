@@ -12,14 +12,15 @@ namespace {
 void run(benchmark::State& state, const GemmShape& shape, DType dtype) {
   Gemm gemm(shape, dtype);
   gemm.run();
-  const double peak = peak_gflops(dtype) * 1e9;
+  const double peak = peak_gflops(dtype);
   const LoopTime time;
   for (auto _ : state) {
     gemm.run();
   }
-  const double flops = shape.flops() * static_cast<double>(state.iterations());
-  state.counters["of_peak"] = flops / peak / time.seconds();
-  state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
+  const double gflops =
+      shape.flops() * static_cast<double>(state.iterations()) / time.seconds() * 1e-9;
+  state.counters["GF/s"] = gflops;
+  state.counters["of peak [%]"] = 100 * gflops / peak;
 }
 
 }  // namespace

@@ -40,10 +40,11 @@ double run_on_all_threads(Rounds function) {
 template <Rounds kFunction>
 void peak(benchmark::State& state) {
   double flops = 0;
+  const LoopTime time;
   for (auto _ : state) {
     flops += run_on_all_threads(kFunction);
   }
-  state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsRate);
+  state.counters["GF/s"] = flops / time.seconds() * 1e-9;
 }
 
 double best_gflops(Rounds function) {
@@ -64,17 +65,24 @@ void read_memory(const Tensor& x) {
   });
 }
 
+// Of reading so many floats in each iteration.
+void set_speed(benchmark::State& state, int64_t floats, const LoopTime& time) {
+  state.counters["GB/s"] = static_cast<double>(state.iterations() * floats) * 4e-9 / time.seconds();
+}
+
 void memory_read(benchmark::State& state) {
   const Tensor x = zeros({kMemoryFloats});
+  const LoopTime time;
   for (auto _ : state) {
     read_memory(x);
   }
-  state.SetBytesProcessed(state.iterations() * kMemoryFloats * 4);
+  set_speed(state, kMemoryFloats, time);
 }
 
 void l2_read(benchmark::State& state) {
   const int count = num_threads();
   const Tensor x = zeros({count, kL2Floats});
+  const LoopTime time;
   for (auto _ : state) {
     parallel_for(count, [&](int64_t chunk) {
       for (int i = 0; i < kL2Repeats; ++i) {
@@ -82,7 +90,7 @@ void l2_read(benchmark::State& state) {
       }
     });
   }
-  state.SetBytesProcessed(state.iterations() * count * kL2Repeats * kL2Floats * 4);
+  set_speed(state, count * kL2Repeats * kL2Floats, time);
 }
 
 }  // namespace

@@ -1,34 +1,20 @@
-// bench --onednn: our products beside oneDNN's, of the same operands, in turn.
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <future>
-#include <iostream>
-#include <set>
-#include <string>
-#include <thread>
-#include <vector>
-
-#include "engine/check.h"
-#include "engine/threads.h"
-#include "tests/bench/families.h"
-#include "tests/bench/gemm_shapes.h"
-#include "tests/bench/machine.h"
+#include "tests/bench/onednn.h"
 
 #ifdef CHARGRAD_ONEDNN
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+
+#include "engine/check.h"
+#include "engine/kernels/cpu.h"
 
 extern "C" void omp_set_num_threads(int count);  // oneDNN's threads are OpenMP's.
 
 namespace chargrad::bench {
 namespace {
 
-// oneDNN's primitive for a product of the tensors of `gemm`, plain matrices on both sides: it packs
-// what it likes in each call, as ours does.
 class OneDnnGemm {
  public:
+  // Throws dnnl::error where there is no such product.
   explicit OneDnnGemm(Gemm& gemm);
   void run() {
     product_.execute(stream_, {{DNNL_ARG_SRC, a_}, {DNNL_ARG_WEIGHTS, b_}, {DNNL_ARG_DST, c_}});
@@ -78,85 +64,50 @@ OneDnnGemm::OneDnnGemm(Gemm& gemm) {
   product_ = dnnl::matmul(dnnl::matmul::primitive_desc(desc, engine_));
 }
 
-using Clock = std::chrono::steady_clock;
-
-// Long enough that the threads of the other side have gone to sleep.
-void rest() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(40));
-}
-
-// Seconds of one call, after so many that Linux has spread woken threads over the processors.
-double seconds_of(const std::function<void()>& f, int64_t calls) {
-  rest();
-  const auto start = Clock::now();
-  do {
-    f();
-  } while (Clock::now() - start < std::chrono::milliseconds(20));
-  const LoopTime time;
-  for (int64_t i = 0; i < calls; ++i) {
-    f();
+dnnl::cpu_isa isa_of(kernels::Tier tier) {
+  switch (tier) {
+    case kernels::Tier::kRef:
+      return dnnl::cpu_isa::sse41;
+    case kernels::Tier::kAvx2:
+      return dnnl::cpu_isa::avx2;
+    case kernels::Tier::kAvx512:
+      return dnnl::cpu_isa::avx512_core;
+    case kernels::Tier::kAvx512Bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case kernels::Tier::kAmx:
+      break;
   }
-  return time.seconds() / static_cast<double>(calls);
+  return dnnl::cpu_isa::avx512_core_amx;
 }
 
-// The same in a thread of its own, with so many of OpenMP's: oneDNN may set up and release the
-// tiles of the thread that calls it, and ours keep theirs.
-double seconds_apart(const std::function<void()>& f, int64_t calls, int threads) {
-  const auto measure = [&] {
-    omp_set_num_threads(threads);
-    return seconds_of(f, calls);
-  };
-  return std::async(std::launch::async, measure).get();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-void compare(const std::string& name, Gemm& gemm, DType dtype, int threads) {
-  constexpr double kSlice = 10e-3;  // seconds
-  constexpr int kRounds = 7;
-  rest();
-  const double peak = peak_gflops(dtype);
-  OneDnnGemm onednn(gemm);
-  const std::function<void()> our_call = [&] { gemm.run(); }, their_call = [&] { onednn.run(); };
-  const auto calls = static_cast<int64_t>(kSlice / seconds_of(our_call, 1)) + 1;
-  std::vector<double> ours, theirs, ratios;
-  for (int round = 0; round < kRounds; ++round) {
-    ours.push_back(seconds_of(our_call, calls));
-    theirs.push_back(seconds_apart(their_call, calls, threads));
-    ratios.push_back(theirs.back() / ours.back());
-  }
-  const double gflop = gemm.shape().flops() * 1e-9;
-  const double our_speed = gflop / median(ours), their_speed = gflop / median(theirs);
-  std::cout << fmt::format("{:40} {:7.1f} {:5.2f} {:9.1f} {:5.2f} {:7.2f} ({:.2f} .. {:.2f})", name,
-                           our_speed, our_speed / peak, their_speed, their_speed / peak,
-                           median(ratios), *std::min_element(ratios.begin(), ratios.end()),
-                           *std::max_element(ratios.begin(), ratios.end()))
-            << std::endl;
+// Once, before oneDNN makes anything: it refuses later.
+void cap_instructions() {
+  static const dnnl::status status = dnnl::set_max_cpu_isa(isa_of(kernels::active_tier()));
+  CHARGRAD_CHECK(status == dnnl::status::success, "bench: oneDNN cannot be held to tier ",
+                 kernels::tier_name(kernels::active_tier()));
 }
 
 }  // namespace
 
-void compare_with_onednn(const std::string& what) {
-  std::cout << fmt::format("{:40} {:>7} {:>5} {:>9} {:>5} {:>7}\n", "GF/s, share of the peak",
-                           "ours", "peak", "oneDNN", "peak", "ratio");
-  for (const int threads : std::set<int>{1, num_threads()}) {
-    const Threads guard(threads);
-    for (const Recipe& recipe : recipes()) {
-      for (const DType dtype : {kFloat32, kBFloat16}) {
-        for (const GemmShape& shape : gemm_shapes(recipe)) {
-          const std::string name = fmt::format("{}/{}/{}/threads:{}", recipe.name,
-                                               dtype_name(dtype), shape.name, threads);
-          if (name.find(what) != std::string::npos) {
-            Gemm gemm(shape, dtype);
-            compare(name, gemm, dtype, threads);
-          }
-        }
-      }
+bool has_onednn() {
+  return true;
+}
+
+std::function<void()> onednn_product(Gemm& gemm) {
+  cap_instructions();
+  try {
+    const auto product = std::make_shared<OneDnnGemm>(gemm);
+    return [product] { product->run(); };
+  } catch (const dnnl::error& error) {
+    if (error.status != dnnl_unimplemented) {
+      throw;
     }
+    return {};
   }
+}
+
+void set_onednn_threads(int count) {
+  omp_set_num_threads(count);
 }
 
 }  // namespace chargrad::bench
@@ -165,9 +116,15 @@ void compare_with_onednn(const std::string& what) {
 
 namespace chargrad::bench {
 
-void compare_with_onednn(const std::string& /*what*/) {
-  detail::fail_check("bench: built without oneDNN; its Debian package is libdnnl-dev");
+bool has_onednn() {
+  return false;
 }
+
+std::function<void()> onednn_product(Gemm& /*gemm*/) {
+  return {};
+}
+
+void set_onednn_threads(int /*count*/) {}
 
 }  // namespace chargrad::bench
 

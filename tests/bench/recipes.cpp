@@ -1,11 +1,18 @@
 #include "tests/bench/recipes.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "data/dataset.h"
 #include "engine/ops.h"
 
 namespace chargrad::bench {
 namespace {
+
+constexpr int64_t kVocabulary = 65;
 
 GPTConfig with_dropout(GPTConfig config, double dropout) {
   config.dropout = dropout;
@@ -19,6 +26,24 @@ optim::AdamWOptions options() {
   return options;
 }
 
+// A million characters, with as many symbols as the recipes' vocabularies have; made once.
+const data::Dataset& random_text() {
+  static const data::Dataset text = [] {
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / ("bench_text." + std::to_string(getpid()));
+    std::string characters;
+    Generator generator;
+    for (const int64_t id : randint(0, kVocabulary, {1'000'000}, generator).to_vector<int64_t>()) {
+      characters += static_cast<char>('0' + id);
+    }
+    std::ofstream(file, std::ios::binary) << characters;
+    const data::Dataset dataset = data::Dataset::load(file.string());
+    std::filesystem::remove(file);
+    return dataset;
+  }();
+  return text;
+}
+
 }  // namespace
 
 double Recipe::step_flops(int64_t parameters) const {
@@ -29,8 +54,8 @@ double Recipe::step_flops(int64_t parameters) const {
 
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> all = {
-      {"cpu", {/*block_size=*/64, /*vocab_size=*/65, 4, 4, 128, 0, false}, 12},
-      {"baby", {/*block_size=*/256, /*vocab_size=*/65, 6, 6, 384, 0, false}, 64}};
+      {"cpu", {/*block_size=*/64, kVocabulary, 4, 4, 128, 0, false}, 12},
+      {"baby", {/*block_size=*/256, kVocabulary, 6, 6, 384, 0, false}, 64}};
   return all;
 }
 
@@ -48,8 +73,14 @@ TrainingStep::TrainingStep(const Recipe& recipe, DType dtype, double dropout)
       model_(with_dropout(recipe.config, dropout)),
       optimizer_(model_.named_parameters(), options()) {
   const Shape shape{recipe.batch_size, recipe.config.block_size};
-  ids_ = randint(0, recipe.config.vocab_size, shape);
-  targets_ = randint(0, recipe.config.vocab_size, shape);
+  batch_ = {randint(0, recipe.config.vocab_size, shape),
+            randint(0, recipe.config.vocab_size, shape)};
+}
+
+void TrainingStep::draw() {
+  const profile::Scope scope("data");
+  const train::Batches batches(random_text(), batch_.inputs.size(0), batch_.inputs.size(1));
+  batch_ = batches.at(data::Split::kTrain, batches.draw(data::Split::kTrain, default_generator()));
 }
 
 double TrainingStep::run() {
@@ -58,7 +89,7 @@ double TrainingStep::run() {
   {
     const profile::Scope scope("forward");
     const AutocastGuard autocast(dtype_);
-    loss = model_.loss(ids_, targets_);
+    loss = model_.loss(batch_.inputs, batch_.targets);
   }
   const double value = loss.item();
   {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/gpt.h"
+#include "train/batches.h"
 #include "train/optim/adamw.h"
 
 namespace chargrad::bench {
@@ -24,11 +25,13 @@ const std::vector<Recipe>& recipes();
 // Throws for another name.
 const Recipe& recipe(const std::string& name);
 
-// One step after the other on one random batch: forward, loss, backward, clip, AdamW.
+// One step after the other on a random batch: forward, loss, backward, clip, AdamW.
 class TrainingStep {
  public:
   // `dtype`: the products' (autocast).
   TrainingStep(const Recipe& recipe, DType dtype, double dropout);
+  // Takes another batch, of a text, as train does before each step.
+  void draw();
   // Returns the loss.
   double run();
   const GPT& model() const { return model_; }
@@ -37,7 +40,7 @@ class TrainingStep {
   DType dtype_;
   GPT model_;
   optim::AdamW optimizer_;
-  Tensor ids_, targets_;
+  train::Batch batch_;
 };
 
 // Minor page faults of this process so far.

@@ -19,30 +19,31 @@ struct StepOptions {
   double dropout;
 };
 
-// Counters: tokens/s; floating-point operations/s and the share of the dtype's peak; page faults a
-// step after warm-up; most bytes that tensors took.
+// A step and the drawing of its batch. Among the counters: the share of the dtype's peak, the page
+// faults after the warm-up, the most bytes that tensors took.
 void step(benchmark::State& state, const Recipe& r, StepOptions options) {
   release_kept_memory();
   TrainingStep training(r, options.dtype, options.dropout);
   for (int i = 0; i < 2; ++i) {
+    training.draw();
     training.run();
   }
-  const double peak = peak_gflops(options.dtype) * 1e9;
+  const double peak = peak_gflops(options.dtype);
   const int64_t faults = page_faults();
   const LoopTime time;
   for (auto _ : state) {
+    training.draw();
     training.run();
   }
   const double seconds = time.seconds();
   const auto steps = static_cast<double>(state.iterations());
-  const double flops = steps * r.step_flops(training.model().num_params());
-  using benchmark::Counter;
-  state.counters["tokens"] = Counter(steps * static_cast<double>(r.tokens()), Counter::kIsRate);
-  state.counters["flops"] = Counter(flops, Counter::kIsRate);
-  state.counters["of_peak"] = flops / peak / seconds;
+  const double gflops = steps * r.step_flops(training.model().num_params()) / seconds * 1e-9;
+  state.counters["tokens/s"] = steps * static_cast<double>(r.tokens()) / seconds;
+  state.counters["GF/s"] = gflops;
+  state.counters["of peak [%]"] = 100 * gflops / peak;
   state.counters["faults/step"] = static_cast<double>(page_faults() - faults) / steps;
   const MemoryStats memory = memory_stats();
-  state.counters["tensors_MiB"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
+  state.counters["tensors [MiB]"] = static_cast<double>(memory.in_use + memory.kept) / kMega;
 }
 
 // Counters: milliseconds of each phase in a step, forward and backward together.
@@ -53,16 +54,18 @@ void phases(benchmark::State& state, const Recipe& r, StepOptions options) {
     names.emplace(module, name);
   }
   for (int i = 0; i < 2; ++i) {
+    training.draw();
     training.run();
   }
   profile::Profiler profiler(names);
   for (auto _ : state) {
     const profile::Recording recording(&profiler);
+    training.draw();
     training.run();
   }
   for (const train::Phase& phase : train::phases_of(profiler.rows())) {
     const int64_t nanoseconds = phase.forward.nanoseconds + phase.backward.nanoseconds;
-    state.counters[phase.name] =
+    state.counters[phase.name + " [ms]"] =
         static_cast<double>(nanoseconds) * 1e-6 / static_cast<double>(state.iterations());
   }
 }
@@ -79,16 +82,16 @@ void sample(benchmark::State& state, const Recipe& r, TextOptions options) {
   model.eval();
   const AutocastGuard autocast(options.dtype);
   const Tensor ids = randint(0, r.config.vocab_size, {options.streams, options.start});
+  const LoopTime time;
   for (auto _ : state) {
     benchmark::DoNotOptimize(generate(model, ids, options.length).impl());
   }
-  state.counters["characters"] =
-      benchmark::Counter(static_cast<double>(state.iterations() * options.length * options.streams),
-                         benchmark::Counter::kIsRate);
+  state.counters["characters/s"] =
+      static_cast<double>(state.iterations() * options.length * options.streams) / time.seconds();
 }
 
 // The likeliest character each time, after one of the text, up to the block's end, as far as memory
-// bounds it: of_memory is the share of the time that reading each weight once would take.
+// bounds it: "of memory" is the share of the time that reading each weight once would take.
 void greedy(benchmark::State& state, const Recipe& r, DType dtype) {
   GPT model(r.config);
   model.eval();
@@ -106,8 +109,8 @@ void greedy(benchmark::State& state, const Recipe& r, DType dtype) {
   const double seconds = time.seconds();
   const auto characters = static_cast<double>(state.iterations() * length);
   const double bytes = static_cast<double>(model.num_params() * dtype_size(dtype)) * characters;
-  state.counters["of_memory"] = bytes / memory / seconds;
-  state.counters["characters"] = benchmark::Counter(characters, benchmark::Counter::kIsRate);
+  state.counters["of memory [%]"] = 100 * bytes / memory / seconds;
+  state.counters["characters/s"] = characters / seconds;
 }
 
 void add_step(const Recipe& r, StepOptions options) {
@@ -124,7 +127,8 @@ void add_step(const Recipe& r, StepOptions options) {
 }
 
 void add_phases(const Recipe& r, StepOptions options) {
-  const std::string name = "phases/" + r.name + "/" + std::string(dtype_name(options.dtype));
+  const std::string name = "phases/" + r.name + "/" + std::string(dtype_name(options.dtype)) +
+                           (options.dropout > 0 ? "/dropout" : "");
   benchmark::RegisterBenchmark(
       name.c_str(), [&r, options](benchmark::State& state) { phases(state, r, options); })
       ->UseRealTime()
@@ -146,10 +150,10 @@ void add_steps() {
     for (const DType dtype : {kFloat32, kBFloat16}) {
       for (const double dropout : {0.0, 0.2}) {
         add_step(r, {dtype, dropout});
+        add_phases(r, {dtype, dropout});
       }
     }
     for (const DType dtype : {kFloat32, kBFloat16}) {
-      add_phases(r, {dtype, 0});
       const int64_t block = r.config.block_size;
       const std::string name = "sample/" + r.name + "/" + std::string(dtype_name(dtype));
       add_sample(name + "/within_block", r, {dtype, 1, 1, block - 1});
