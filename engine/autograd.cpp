@@ -14,6 +14,7 @@ namespace {
 
 thread_local bool grad_mode = true;
 thread_local bool anomaly_mode = false;
+thread_local int64_t least_recomputed_bytes = int64_t{4} << 20;
 
 uint64_t next_sequence() {
   static std::atomic<uint64_t> counter{0};
@@ -67,8 +68,27 @@ Saved::Saved(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
   }
 }
 
-const Tensor& Saved::operator[](size_t i) const {
-  const Tensor& x = tensors_[i];
+Saved& Saved::recompute(size_t i, const Tensor& input) {
+  const Node* const maker = input.grad_fn().get();
+  if (grad_mode && maker != nullptr && maker->recompute && is_recomputed(input) &&
+      tensors_[i].storage() == input.storage()) {
+    sources_.push_back({i, maker, input.shared_impl(), tensors_[i].shape()});
+    tensors_[i] = Tensor();
+  }
+  return *this;
+}
+
+Tensor Saved::operator[](size_t i) const {
+  Tensor x = tensors_[i];
+  for (const Source& source : sources_) {
+    if (source.i == i) {
+      const auto result = source.result.lock();
+      if (!result) {
+        return source.maker->recompute(source.maker->saved).view(source.shape);
+      }
+      x = TensorImpl::wrap(result).detach().view(source.shape);
+    }
+  }
   CHARGRAD_CHECK(!x.defined() || x.version() == versions_[i], "backward: a tensor of shape ",
                  x.shape(), " saved by op '", op_, "' was changed in place since then (version ",
                  x.version(), ", saved at ", versions_[i], ")");
@@ -95,6 +115,17 @@ NoGradGuard::~NoGradGuard() {
   grad_mode = before_;
 }
 
+bool is_recomputed(const Tensor& y) {
+  return y.numel() * dtype_size(y.dtype()) >= least_recomputed_bytes;
+}
+
+RecomputeGuard::RecomputeGuard(int64_t least_bytes) : before_(least_recomputed_bytes) {
+  least_recomputed_bytes = least_bytes;
+}
+RecomputeGuard::~RecomputeGuard() {
+  least_recomputed_bytes = before_;
+}
+
 DetectAnomaly::DetectAnomaly() : before_(anomaly_mode) {
   anomaly_mode = true;
 }
@@ -103,7 +134,7 @@ DetectAnomaly::~DetectAnomaly() {
 }
 
 Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
-              BackwardFn fn) {
+              BackwardFn fn, RecomputeFn recompute) {
   profile::Mark mark;
   if (profile::current != nullptr) {
     mark = profile::current->op(op, y, inputs);
@@ -129,6 +160,7 @@ Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved
   saved.op_ = op;
   saved.needs_grad_ = needs_grad;
   auto node = std::make_shared<Node>(op, std::move(saved), std::move(fn));
+  node->recompute = std::move(recompute);
   node->shape = y.shape();
   node->dtype = y.dtype();
   node->mark = mark;
@@ -184,6 +216,7 @@ Node::~Node() {
 void Node::free() {
   freed = true;
   fn = nullptr;
+  recompute = nullptr;
   saved = Saved();
   edges.clear();
 }

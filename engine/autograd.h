@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "engine/tensor.h"
@@ -14,6 +15,11 @@ namespace chargrad {
 // One gradient per input, undefined where none is needed.
 using Grads = std::vector<Tensor>;
 
+class Saved;
+
+// Makes the result of an op again from what the op saved: the same bits, outside the graph.
+using RecomputeFn = std::function<Tensor(const Saved& saved)>;
+
 // What an op keeps for its backward: data outside the graph, and the versions it had. Freed
 // after backward unless the graph is retained.
 class Saved {
@@ -21,18 +27,34 @@ class Saved {
   Saved() = default;
   explicit Saved(std::vector<Tensor> tensors);
 
-  // Throws when the tensor was changed in place since it was saved.
-  const Tensor& operator[](size_t i) const;
+  // Lets go of tensor i, which is `input` or a view of it, if that is large and the op that made it
+  // can make it again (RecomputeFn); otherwise changes nothing.
+  // Requires: `input` is one of the op's inputs, so that the graph holds the op that made it.
+  Saved& recompute(size_t i, const Tensor& input);
+
+  // Throws when the tensor was changed in place since it was saved. One that was let go of is taken
+  // from `input` where that lives on, under the same rule, and made again otherwise, in each call:
+  // use it and drop it.
+  Tensor operator[](size_t i) const;
   // Whether the op's input i wants a gradient.
   bool needs_grad(size_t i) const { return needs_grad_[i]; }
 
  private:
   friend struct Node;
   friend Tensor record(const char*, Tensor, const std::vector<Tensor>&, Saved,
-                       std::function<Grads(const Tensor&, const Saved&)>);
+                       std::function<Grads(const Tensor&, const Saved&)>, RecomputeFn);
+
+  // Where a tensor comes from that was let go of.
+  struct Source {
+    size_t i;
+    const Node* maker;  // held by an edge of the node that this belongs to
+    std::weak_ptr<TensorImpl> result;
+    Shape shape;  // of the tensor
+  };
 
   const char* op_ = "";
-  std::vector<Tensor> tensors_;
+  std::vector<Tensor> tensors_;  // undefined where there is a source
+  std::vector<Source> sources_;
   std::vector<uint64_t> versions_;
   std::vector<bool> needs_grad_;
 };
@@ -43,14 +65,20 @@ Saved save(const Tensors&... tensors) {
   return Saved(std::vector<Tensor>{tensors...});
 }
 
-// dy has the output's shape and dtype and may be non-contiguous. Runs with gradients switched
-// off. Captures by value and by name, never a Tensor.
+// dy has the output's shape and dtype and may be non-contiguous; its memory may be reused where
+// nobody else holds it (reuse_or_empty). Runs with gradients switched off. Captures by value and by
+// name, never a Tensor.
 using BackwardFn = std::function<Grads(const Tensor& dy, const Saved& saved)>;
 
 // Makes `y`, fresh from the kernels, the output of `op` (a string literal) on `inputs` and
-// returns it. Does nothing when no input requires grad or a NoGradGuard is alive.
+// returns it. Does nothing when no input requires grad or a NoGradGuard is alive. With `recompute`,
+// which must be cheap beside a product, later ops need not keep a large y.
 Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
-              BackwardFn fn);
+              BackwardFn fn, RecomputeFn recompute = nullptr);
+
+// Whether y is large enough for being made again in backward rather than kept: 4 MiB and more, or
+// as a RecomputeGuard says.
+bool is_recomputed(const Tensor& y);
 
 // Whether ops are recorded now.
 bool grad_enabled();
@@ -65,6 +93,18 @@ class NoGradGuard {
 
  private:
   bool before_;
+};
+
+// While alive, results of `least_bytes` and more are made again on this thread.
+class RecomputeGuard {
+ public:
+  explicit RecomputeGuard(int64_t least_bytes);
+  ~RecomputeGuard();
+  RecomputeGuard(const RecomputeGuard&) = delete;
+  RecomputeGuard& operator=(const RecomputeGuard&) = delete;
+
+ private:
+  int64_t before_;
 };
 
 // While alive, backward throws at the first gradient with a NaN or an infinity and names the op

@@ -12,13 +12,6 @@
 namespace chargrad {
 namespace {
 
-// Whether `gradient` owns its memory alone, so that it may become a .grad without a copy.
-bool is_unshared(const Tensor& gradient) {
-  return gradient.shared_impl().use_count() == 1 && gradient.storage().use_count() == 1 &&
-         gradient.is_contiguous() &&
-         gradient.storage()->bytes() == gradient.numel() * dtype_size(gradient.dtype());
-}
-
 // The first gradient of a tensor is moved in, later ones are added: in place where nobody else
 // sees the sum.
 void accumulate(Tensor& sum, Tensor gradient) {
@@ -197,6 +190,7 @@ class BackwardPass {
     Grads grads(node.edges.size());
     if (dy.defined() && wanted) {
       grads = call(node, dy);
+      dy = Tensor();  // a gradient may have taken its memory
     }
     for (size_t i = 0; i < node.edges.size(); ++i) {
       if (node.edges[i].node || node.edges[i].leaf) {

@@ -43,6 +43,7 @@ struct Node {
   std::vector<Edge> edges;
   Saved saved;
   BackwardFn fn;
+  RecomputeFn recompute;  // null where the op has none
   bool freed = false;
   profile::Mark mark;
   Shape shape;  // of the op's output

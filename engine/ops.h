@@ -143,7 +143,8 @@ Tensor relu(const Tensor& x);
 
 // x * Phi(x), Phi the normal distribution function: by erf (kNone), or in the tanh form
 // x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) (kTanh).
-//   dx = dy * (Phi(x) + x * phi(x)), or the derivative of the tanh form; saves that factor.
+//   dx = dy * (Phi(x) + x * phi(x)), or the derivative of the tanh form; saves that factor, or x
+//   if it is large (is_recomputed).
 //   As torch.nn.functional.gelu(x, approximate=...). Under autocast float32 gives bfloat16.
 //   Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016.
 enum class GeluApproximate { kNone, kTanh };
@@ -300,8 +301,8 @@ Tensor embedding(const Tensor& ids, const Tensor& weight);
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 // y = x W^T + b. x (..., in), weight (out, in), bias (out) or undefined -> (..., out).
-//   dx = dy W, dW = dy^T x, db = sum of dy over rows; saves x and W.
-//   As torch.nn.functional.linear. Autocast as matmul.
+//   dx = dy W, dW = dy^T x, db = sum of dy over rows; saves W, and x unless it is large and can be
+//   made again (is_recomputed). As torch.nn.functional.linear. Autocast as matmul.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 // Exponentials along `dim`, scaled to sum to one.
@@ -326,7 +327,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
 // (x - mean) / sqrt(var + eps) over the last dim (biased variance), times weight, plus bias.
 //   x (..., C), weight (C) and bias (C), each possibly undefined -> (..., C).
 //   with h the normalised x and g = dy * weight: dx = (g - mean g - h * mean(g * h)) / std;
-//   dweight = sum dy * h, dbias = sum dy; saves x, weight, mean and 1/std.
+//   dweight = sum dy * h, dbias = sum dy; saves x, weight, bias, mean and 1/std.
 //   As torch.nn.functional.layer_norm over the last dim. Under autocast float32 gives bfloat16.
 //   Ba et al., "Layer Normalization", 2016.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},

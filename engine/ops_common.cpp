@@ -100,6 +100,15 @@ void begin_in_place(const char* op, const Tensor& x) {
   x.bump_version();
 }
 
+bool is_unshared(const Tensor& x) {
+  return x.shared_impl().use_count() == 1 && x.storage().use_count() == 1 && x.is_contiguous() &&
+         x.storage()->bytes() == x.numel() * dtype_size(x.dtype());
+}
+
+Tensor reuse_or_empty(const Tensor& dy) {
+  return is_unshared(dy) ? dy : empty_like(dy);
+}
+
 Tensor as_strided(const Tensor& x, Shape shape, Shape strides, int64_t offset) {
   return Tensor(x.storage(), std::move(shape), std::move(strides), offset, x.dtype());
 }

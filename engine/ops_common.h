@@ -50,6 +50,13 @@ Tensor via_float32(const Tensor& x, Op&& op) {
 // The start of every in-place op: refuses what cannot be changed, then raises the version.
 void begin_in_place(const char* op, const Tensor& x);
 
+// Whether nobody but the caller's one handle holds x's memory, all of it, so that it may be
+// overwritten.
+bool is_unshared(const Tensor& x);
+
+// Memory for a gradient of dy's shape and dtype, contiguous: dy's own where it is unshared.
+Tensor reuse_or_empty(const Tensor& dy);
+
 // A view into x's storage, outside the graph. Requires: it lies within x's memory.
 Tensor as_strided(const Tensor& x, Shape shape, Shape strides, int64_t offset);
 

@@ -13,10 +13,15 @@ namespace chargrad::kernels {
 template <class X, class Y>
 void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form);
 
-// One target's loop, for the choice in gelu_simd.cpp.
+// dx_i = dy_i slope_i, where slope_i is rounded to Y as gelu does. dx may be dy.
 template <class X, class Y>
-struct GeluFunction {
-  void (*run)(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form);
+void gelu_backward(const X* x, const Y* dy, Y* dx, int64_t n, bool tanh_form);
+
+// One target's loops, for the choice in gelu_simd.cpp.
+template <class X, class Y>
+struct GeluFunctions {
+  void (*forward)(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form);
+  void (*backward)(const X* x, const Y* dy, Y* dx, int64_t n, bool tanh_form);
 };
 
 }  // namespace chargrad::kernels

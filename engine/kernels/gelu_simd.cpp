@@ -73,9 +73,31 @@ void gelu_simd(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form) {
   }
 }
 
-MixedTable<GeluFunction> gelu_table() {
-  return {
-      {&gelu_simd<float, float>}, {&gelu_simd<float, bfloat16>}, {&gelu_simd<bfloat16, bfloat16>}};
+template <class X, class Y, class F>
+HWY_INLINE void gelu_backward_lanes(const X* x, const Y* dy, Y* dx, int64_t n, const F& f) {
+  for_lanes(n, [&](auto lanes, int64_t i) {
+    const V slope = as_stored<Y>(f(lanes.load(x + i)).slope);
+    lanes.store(hn::Mul(lanes.load(dy + i), slope), dx + i);
+  });
+}
+
+template <class X, class Y>
+void gelu_backward_simd(const X* x, const Y* dy, Y* dx, int64_t n, bool tanh_form) {
+  if (tanh_form) {
+    gelu_backward_lanes(x, dy, dx, n, [](V v) { return gelu_tanh(v); });
+  } else {
+    gelu_backward_lanes(x, dy, dx, n, [](V v) { return gelu_exact(v); });
+  }
+}
+
+template <class X, class Y>
+GeluFunctions<X, Y> gelu_functions() {
+  return {&gelu_simd<X, Y>, &gelu_backward_simd<X, Y>};
+}
+
+MixedTable<GeluFunctions> gelu_table() {
+  return {gelu_functions<float, float>(), gelu_functions<float, bfloat16>(),
+          gelu_functions<bfloat16, bfloat16>()};
 }
 
 }  // namespace
@@ -90,16 +112,26 @@ HWY_EXPORT(gelu_table);
 
 namespace {
 
+template <class X, class Y>
+GeluFunctions<X, Y> functions() {
+  if constexpr (!std::is_same_v<X, double>) {
+    if (active_tier() != Tier::kRef) {
+      return HWY_DYNAMIC_DISPATCH(gelu_table)();
+    }
+  }
+  return {&ref::gelu<X, Y>, &ref::gelu_backward<X, Y>};
+}
+
 // gelu of every bfloat16, in the order of their bits: 128 kB, of which numbers of usual sizes share
 // a few. Looking one up takes 0.4 ns, computing it 0.7 (AMD EPYC, Zen 4, 2026-11-30).
 class Values {
  public:
-  Values(const GeluFunction<bfloat16, bfloat16>& f, bool tanh_form) : y_(kCount) {
+  Values(const GeluFunctions<bfloat16, bfloat16>& f, bool tanh_form) : y_(kCount) {
     std::vector<bfloat16> x(kCount);
     for (size_t i = 0; i < kCount; ++i) {
       x[i].bits = static_cast<uint16_t>(i);
     }
-    f.run(x.data(), y_.data(), nullptr, kCount, tanh_form);
+    f.forward(x.data(), y_.data(), nullptr, kCount, tanh_form);
   }
   void look_up(const bfloat16* x, bfloat16* y, int64_t n) const {
     const bfloat16* const values = y_.data();
@@ -117,12 +149,7 @@ class Values {
 
 template <class X, class Y>
 void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form) {
-  GeluFunction<X, Y> f{&ref::gelu<X, Y>};
-  if constexpr (!std::is_same_v<X, double>) {
-    if (active_tier() != Tier::kRef) {
-      f = HWY_DYNAMIC_DISPATCH(gelu_table)();
-    }
-  }
+  const auto f = functions<X, Y>();
   if constexpr (std::is_same_v<X, bfloat16>) {
     if (slope == nullptr) {
       static const Values exact(f, false), tanh(f, true);
@@ -134,7 +161,16 @@ void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form) {
     }
   }
   parallel_chunks(n, kChunkElements, [&](int64_t begin, int64_t end) {
-    f.run(x + begin, y + begin, slope == nullptr ? slope : slope + begin, end - begin, tanh_form);
+    f.forward(x + begin, y + begin, slope == nullptr ? slope : slope + begin, end - begin,
+              tanh_form);
+  });
+}
+
+template <class X, class Y>
+void gelu_backward(const X* x, const Y* dy, Y* dx, int64_t n, bool tanh_form) {
+  const auto f = functions<X, Y>();
+  parallel_chunks(n, kChunkElements, [&](int64_t begin, int64_t end) {
+    f.backward(x + begin, dy + begin, dx + begin, end - begin, tanh_form);
   });
 }
 
@@ -142,6 +178,10 @@ template void gelu(const float*, float*, float*, int64_t, bool);
 template void gelu(const float*, bfloat16*, bfloat16*, int64_t, bool);
 template void gelu(const bfloat16*, bfloat16*, bfloat16*, int64_t, bool);
 template void gelu(const double*, double*, double*, int64_t, bool);
+template void gelu_backward(const float*, const float*, float*, int64_t, bool);
+template void gelu_backward(const float*, const bfloat16*, bfloat16*, int64_t, bool);
+template void gelu_backward(const bfloat16*, const bfloat16*, bfloat16*, int64_t, bool);
+template void gelu_backward(const double*, const double*, double*, int64_t, bool);
 
 }  // namespace chargrad::kernels
 #endif  // HWY_ONCE

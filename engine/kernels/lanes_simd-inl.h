@@ -51,6 +51,16 @@ HWY_INLINE VHalf rounded(V x) {
   return hn::LowerHalf(DHalf(), hn::ConcatOdd(d, halves, halves));
 }
 
+// v as it reads back once it was stored as Y.
+template <class Y>
+HWY_INLINE V as_stored(V v) {
+  if constexpr (sizeof(Y) == sizeof(float)) {
+    return v;
+  } else {
+    return hn::BitCast(D(), hn::And(rounded_bits(v), hn::Set(DBits(), 0xffff0000)));
+  }
+}
+
 HWY_INLINE V set(float value) {
   return hn::Set(D(), value);
 }

@@ -27,6 +27,25 @@ Tensor parameter_beside(const Tensor& x, const Tensor& parameter) {
   return parameter.detach().to(wide).contiguous();
 }
 
+struct Normalised {
+  Tensor y, mean, rstd;
+};
+
+// x contiguous, the parameters as parameter_beside makes them; y in `dtype`.
+Normalised forward(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                   DType dtype) {
+  const int64_t cols = x.size(-1), rows = cols == 0 ? 0 : x.numel() / cols;
+  const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const Normalised result{empty(x.shape(), dtype), empty({rows}, wide), empty({rows}, wide)};
+  visit_mixed(x.dtype(), dtype, [&]<class X, class Y>() {
+    using W = Wide<X>;
+    kernels::layer_norm_forward(x.data<X>(), data_or_null<W>(weight), data_or_null<W>(bias), eps,
+                                rows, cols, result.y.data<Y>(), result.mean.data<W>(),
+                                result.rstd.data<W>());
+  });
+  return result;
+}
+
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
@@ -35,36 +54,34 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   CHARGRAD_CHECK(eps >= 0, "layer_norm: eps must not be negative, got ", eps);
   check_parameter("weight", weight, x);
   check_parameter("bias", bias, x);
-  const int64_t cols = x.size(-1), rows = cols == 0 ? 0 : x.numel() / cols;
   const Tensor in = x.contiguous(), w = parameter_beside(x, weight), b = parameter_beside(x, bias);
-  const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const Tensor y = empty(x.shape(), autocast_from(x.dtype()));
-  const Tensor mean = empty({rows}, wide), rstd = empty({rows}, wide);
-  visit_mixed(x.dtype(), y.dtype(), [&]<class X, class Y>() {
-    using W = Wide<X>;
-    kernels::layer_norm_forward(in.data<X>(), data_or_null<W>(w), data_or_null<W>(b), eps, rows,
-                                cols, y.data<Y>(), mean.data<W>(), rstd.data<W>());
-  });
+  const DType dtype = autocast_from(x.dtype());
+  const auto [y, mean, rstd] = forward(in, w, b, eps, dtype);
 
   // With h = (x - mean) * rstd and g = dy * weight:
   //   dx = rstd * (g - mean g - h * mean(g * h)); dweight = sum dy * h; dbias = sum dy.
-  return record("layer_norm", y, {x, weight, bias}, save(in, w, mean, rstd),
-                [rows, cols](const Tensor& dy, const Saved& saved) -> Grads {
-                  const Tensor up = dy.contiguous();
-                  const DType of_parameters = saved[2].dtype();
-                  Grads grads(3);
-                  grads[0] = saved.needs_grad(0) ? empty_like(saved[0]) : Tensor();
-                  grads[1] = saved.needs_grad(1) ? empty({cols}, of_parameters) : Tensor();
-                  grads[2] = saved.needs_grad(2) ? empty({cols}, of_parameters) : Tensor();
-                  visit_mixed(saved[0].dtype(), dy.dtype(), [&]<class X, class Y>() {
-                    using W = Wide<X>;
-                    kernels::layer_norm_backward(
-                        saved[0].data<X>(), data_or_null<W>(saved[1]), saved[2].data<W>(),
-                        saved[3].data<W>(), up.data<Y>(), rows, cols, data_or_null<X>(grads[0]),
-                        data_or_null<W>(grads[1]), data_or_null<W>(grads[2]));
-                  });
-                  return grads;
-                });
+  return record(
+      "layer_norm", y, {x, weight, bias}, save(in, w, b, mean, rstd),
+      [](const Tensor& dy, const Saved& saved) -> Grads {
+        const Tensor x = saved[0], w = saved[1], mean = saved[3], rstd = saved[4];
+        const Tensor up = dy.contiguous();
+        const int64_t rows = mean.numel(), cols = x.size(-1);
+        Grads grads(3);
+        grads[0] = saved.needs_grad(0) ? empty_like(x) : Tensor();
+        grads[1] = saved.needs_grad(1) ? empty({cols}, mean.dtype()) : Tensor();
+        grads[2] = saved.needs_grad(2) ? empty({cols}, mean.dtype()) : Tensor();
+        visit_mixed(x.dtype(), dy.dtype(), [&]<class X, class Y>() {
+          using W = Wide<X>;
+          kernels::layer_norm_backward(x.data<X>(), data_or_null<W>(w), mean.data<W>(),
+                                       rstd.data<W>(), up.data<Y>(), rows, cols,
+                                       data_or_null<X>(grads[0]), data_or_null<W>(grads[1]),
+                                       data_or_null<W>(grads[2]));
+        });
+        return grads;
+      },
+      [eps, dtype](const Saved& saved) {
+        return forward(saved[0], saved[1], saved[2], eps, dtype).y;
+      });
 }
 
 }  // namespace chargrad

@@ -36,29 +36,9 @@ Tensor product(const Tensor& a, const Tensor& b, DType dtype, const Tensor& bias
   return y.to(dtype);
 }
 
-// x (M, in), weight (out, in), bias (out) or undefined -> (M, out) in `dtype`, which x and weight
-// are rounded to; gradients in the inputs' own dtypes.
-//   dx = dy W, dW = dy^T x, db = sum of dy over rows.
-Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, DType dtype) {
-  const Tensor a = x.detach().to(dtype), w = weight.detach().to(dtype);
-  const Tensor b = bias.defined() ? bias.detach().to(sums_dtype(dtype)).contiguous() : Tensor();
-  const Tensor y = product(a, w.transpose(0, 1), dtype, b);
-  const DType dx_dtype = x.dtype(), dw_dtype = weight.dtype();
-  const DType db_dtype = bias.defined() ? bias.dtype() : dtype;
-  return record("linear", y, {x, weight, bias}, save(a, w),
-                [dx_dtype, dw_dtype, db_dtype](const Tensor& dy, const Saved& saved) -> Grads {
-                  Grads grads(3);
-                  if (saved.needs_grad(0)) {
-                    grads[0] = product(dy, saved[1], dx_dtype);
-                  }
-                  if (saved.needs_grad(1)) {
-                    grads[1] = product(dy.transpose(0, 1), saved[0], dw_dtype);
-                  }
-                  if (saved.needs_grad(2)) {
-                    grads[2] = sum_rows(dy, db_dtype);
-                  }
-                  return grads;
-                });
+// x (..., n) as (rows, n).
+Tensor as_rows(const Tensor& x) {
+  return x.reshape({numel_of(Shape(x.shape().begin(), x.shape().end() - 1)), x.size(-1)});
 }
 
 }  // namespace
@@ -66,10 +46,31 @@ Tensor linear_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, DTyp
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_shapes(x, weight, bias);
   const DType dtype = autocast_from(promote_types(x.dtype(), weight.dtype()));
+  const Tensor a = as_rows(x.detach()).to(dtype), w = weight.detach().to(dtype);
+  const Tensor b = bias.defined() ? bias.detach().to(sums_dtype(dtype)).contiguous() : Tensor();
   Shape shape = x.shape();
   shape.back() = weight.size(0);
-  const int64_t rows = numel_of(Shape(x.shape().begin(), x.shape().end() - 1));
-  return linear_2d(x.reshape({rows, x.size(-1)}), weight, bias, dtype).reshape(shape);
+  const Tensor y = product(a, w.transpose(0, 1), dtype, b).reshape(shape);
+
+  // dx = dy W, dW = dy^T x, db = sum of dy over rows. dW first: x, where it is made again for it,
+  // is gone before dx takes memory.
+  return record("linear", y, {x, weight, bias}, save(a, w).recompute(0, x),
+                [x_shape = x.shape(), dx_dtype = x.dtype(), dw_dtype = weight.dtype(),
+                 db_dtype = bias.defined() ? bias.dtype() : dtype](const Tensor& dy,
+                                                                   const Saved& saved) -> Grads {
+                  const Tensor up = as_rows(dy);
+                  Grads grads(3);
+                  if (saved.needs_grad(1)) {
+                    grads[1] = product(up.transpose(0, 1), saved[0], dw_dtype);
+                  }
+                  if (saved.needs_grad(0)) {
+                    grads[0] = product(up, saved[1], dx_dtype).reshape(x_shape);
+                  }
+                  if (saved.needs_grad(2)) {
+                    grads[2] = sum_rows(up, db_dtype);
+                  }
+                  return grads;
+                });
 }
 
 }  // namespace chargrad

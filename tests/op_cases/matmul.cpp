@@ -9,6 +9,11 @@ std::vector<OpCase> matmul_cases() {
   const auto layer = [](const std::vector<Tensor>& in) {
     return linear(in[0], in[1], in.size() > 2 ? in[2] : Tensor());
   };
+  // As on large inputs: what layer_norm and gelu gave is made again for dW.
+  const auto large = [](const std::vector<Tensor>& in) {
+    const RecomputeGuard always(0);
+    return linear(gelu(linear(layer_norm(in[0]), in[1])), in[2]);
+  };
   return {
       {"matmul/matrices", {{4, 3}, {3, 5}}, product},
       {"matmul/size_1", {{1, 1}, {1, 1}}, product},
@@ -35,6 +40,7 @@ std::vector<OpCase> matmul_cases() {
       {"linear/vector", {{3}, {5, 3}, {5}}, layer},
       {"linear/batched", {{2, 3, 4}, {5, 4}, {5}}, layer},
       {"linear/strided", {{2, 3, 4}, {5, 4}, {5}}, layer, Draw::kNormal, Layout::kStrided},
+      {"linear/large", {{2, 3, 4}, {5, 4}, {3, 5}}, large},
   };
 }
 

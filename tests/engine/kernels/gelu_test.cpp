@@ -18,6 +18,24 @@ struct Gelu {
   std::vector<Y> y, slope;
 };
 
+// The gradient is the product of slope and dy, both as they are stored, to the bit; also in place.
+template <class X, class Y>
+void expect_backward(const std::vector<X>& x, const std::vector<Y>& slope, bool tanh_form) {
+  const auto n = static_cast<int64_t>(x.size());
+  const std::vector<Y> dy = random_values<Y>(n, 11, -2, 2);
+  std::vector<double> want;
+  for (size_t i = 0; i < x.size(); ++i) {
+    want.push_back(static_cast<double>(static_cast<Y>(static_cast<Wide<Y>>(dy[i]) * slope[i])));
+  }
+  Guarded<X> in(x);
+  Guarded<Y> up(dy), dx(n);
+  gelu_backward(in.data(), up.data(), dx.data(), n, tanh_form);
+  EXPECT_TRUE(near(dx.get(), want, 1e-300, 0));
+  gelu_backward(in.data(), up.data(), up.data(), n, tanh_form);
+  EXPECT_TRUE(near(up.get(), want, 1e-300, 0));
+  EXPECT_TRUE(dx.intact() && up.intact());
+}
+
 template <class Y, class X>
 Gelu<Y> run(const std::vector<X>& x, bool tanh_form) {
   const auto n = static_cast<int64_t>(x.size());
@@ -27,6 +45,7 @@ Gelu<Y> run(const std::vector<X>& x, bool tanh_form) {
   gelu<X, Y>(in.data(), alone.data(), nullptr, n, tanh_form);
   EXPECT_TRUE(y.intact() && slope.intact() && alone.intact());
   EXPECT_TRUE(same_bits(alone.get(), y.get()));
+  expect_backward(x, slope.get(), tanh_form);
   return {y.get(), slope.get()};
 }
 
