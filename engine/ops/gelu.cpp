@@ -8,7 +8,7 @@ namespace {
 
 // x contiguous; y in `dtype`. Fills `slope`, if defined, with dy / dx.
 Tensor forward(const Tensor& x, DType dtype, bool tanh_form, const Tensor& slope = {}) {
-  const Tensor y = empty(x.shape(), dtype);
+  Tensor y = empty(x.shape(), dtype);
   visit_mixed(x.dtype(), dtype, [&]<class X, class Y>() {
     kernels::gelu(x.data<X>(), y.data<Y>(), data_or_null<Y>(slope), y.numel(), tanh_form);
   });
@@ -17,7 +17,8 @@ Tensor forward(const Tensor& x, DType dtype, bool tanh_form, const Tensor& slope
 
 // dy times the slope at x.
 Tensor backward(const Tensor& x, const Tensor& dy, bool tanh_form) {
-  const Tensor dx = reuse_or_empty(dy), up = dy.contiguous();
+  Tensor dx = reuse_or_empty(dy);
+  const Tensor up = dy.contiguous();
   visit_mixed(x.dtype(), dy.dtype(), [&]<class X, class Y>() {
     kernels::gelu_backward(x.data<X>(), up.data<Y>(), dx.data<Y>(), x.numel(), tanh_form);
   });

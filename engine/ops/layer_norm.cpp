@@ -36,7 +36,7 @@ Normalised forward(const Tensor& x, const Tensor& weight, const Tensor& bias, do
                    DType dtype) {
   const int64_t cols = x.size(-1), rows = cols == 0 ? 0 : x.numel() / cols;
   const DType wide = x.dtype() == kFloat64 ? kFloat64 : kFloat32;
-  const Normalised result{empty(x.shape(), dtype), empty({rows}, wide), empty({rows}, wide)};
+  Normalised result{empty(x.shape(), dtype), empty({rows}, wide), empty({rows}, wide)};
   visit_mixed(x.dtype(), dtype, [&]<class X, class Y>() {
     using W = Wide<X>;
     kernels::layer_norm_forward(x.data<X>(), data_or_null<W>(weight), data_or_null<W>(bias), eps,
