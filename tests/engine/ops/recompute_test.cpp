@@ -94,7 +94,7 @@ int64_t bytes_kept(int64_t least_bytes) {
 }
 
 TEST(Recompute, LayerNormAndGeluResultsAreNotKept) {
-  const int64_t U = 64 * 64 * sizeof(float), statistics = 2 * 64 * sizeof(float);
+  const int64_t row = dtype_size(kFloat32) * 64, U = 64 * row, statistics = 2 * row;
   EXPECT_EQ(bytes_kept(kNever), U + statistics + 4 * U + 4 * U);  // and GELU's slope
   EXPECT_EQ(bytes_kept(kAlways), statistics + 4 * U);             // GELU's input
 }
