@@ -14,9 +14,9 @@ namespace {
 
 thread_local bool grad_mode = true;
 thread_local bool anomaly_mode = false;
-// The baby GPT's results, 12 MiB and more, are above it. The CPU recipe's, 1.5 MiB at most, are
-// below: there the products are small, so that making results again costs a larger part of a step
-// (tests/bench/RESULTS.md, 2026-11-30), and there is little memory to save.
+// The baby GPT's results, 12 MiB and more, are above it; making them again takes 3 to 5 % of a step
+// in bfloat16 (tests/bench/RESULTS.md, 2026-11-30). The CPU recipe's, 1.5 MiB at most, are below:
+// its products do a third of the work for each number, and there is little memory to save.
 thread_local int64_t least_recomputed_bytes = int64_t{4} << 20;
 
 uint64_t next_sequence() {
