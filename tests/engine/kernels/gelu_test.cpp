@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "engine/kernels/chunks.h"
@@ -17,6 +19,16 @@ template <class Y>
 struct Gelu {
   std::vector<Y> y, slope;
 };
+
+// Equal to the bit, but for NaN: its sign depends on the order of the operands of a product, which
+// the compiler chooses.
+template <class Y>
+bool same_numbers(const std::vector<Y>& a, const std::vector<Y>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Y x, Y y) {
+    return std::memcmp(&x, &y, sizeof(Y)) == 0 ||
+           (std::isnan(static_cast<double>(x)) && std::isnan(static_cast<double>(y)));
+  });
+}
 
 // The gradient is the product of slope and dy, both as they are stored, to the bit; also in place.
 template <class X, class Y>
@@ -44,8 +56,10 @@ Gelu<Y> run(const std::vector<X>& x, bool tanh_form) {
   gelu(in.data(), y.data(), slope.data(), n, tanh_form);
   gelu<X, Y>(in.data(), alone.data(), nullptr, n, tanh_form);
   EXPECT_TRUE(y.intact() && slope.intact() && alone.intact());
-  EXPECT_TRUE(same_bits(alone.get(), y.get()));
-  expect_backward(x, slope.get(), tanh_form);
+  EXPECT_TRUE(same_numbers(alone.get(), y.get()));
+  if (n <= 1 << 16) {  // more take a second on the plain loops
+    expect_backward(x, slope.get(), tanh_form);
+  }
   return {y.get(), slope.get()};
 }
 
