@@ -63,17 +63,17 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return record(
       "layer_norm", y, {x, weight, bias}, save(in, w, b, mean, rstd),
       [](const Tensor& dy, const Saved& saved) -> Grads {
-        const Tensor x = saved[0], w = saved[1], mean = saved[3], rstd = saved[4];
+        const Tensor kept_x = saved[0], kept_w = saved[1], means = saved[3], rstds = saved[4];
         const Tensor up = dy.contiguous();
-        const int64_t rows = mean.numel(), cols = x.size(-1);
+        const int64_t rows = means.numel(), cols = kept_x.size(-1);
         Grads grads(3);
-        grads[0] = saved.needs_grad(0) ? empty_like(x) : Tensor();
-        grads[1] = saved.needs_grad(1) ? empty({cols}, mean.dtype()) : Tensor();
-        grads[2] = saved.needs_grad(2) ? empty({cols}, mean.dtype()) : Tensor();
-        visit_mixed(x.dtype(), dy.dtype(), [&]<class X, class Y>() {
+        grads[0] = saved.needs_grad(0) ? empty_like(kept_x) : Tensor();
+        grads[1] = saved.needs_grad(1) ? empty({cols}, means.dtype()) : Tensor();
+        grads[2] = saved.needs_grad(2) ? empty({cols}, means.dtype()) : Tensor();
+        visit_mixed(kept_x.dtype(), dy.dtype(), [&]<class X, class Y>() {
           using W = Wide<X>;
-          kernels::layer_norm_backward(x.data<X>(), data_or_null<W>(w), mean.data<W>(),
-                                       rstd.data<W>(), up.data<Y>(), rows, cols,
+          kernels::layer_norm_backward(kept_x.data<X>(), data_or_null<W>(kept_w), means.data<W>(),
+                                       rstds.data<W>(), up.data<Y>(), rows, cols,
                                        data_or_null<X>(grads[0]), data_or_null<W>(grads[1]),
                                        data_or_null<W>(grads[2]));
         });
