@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "engine/kernels/chunks.h"
@@ -24,9 +23,8 @@ struct Gelu {
 // the compiler chooses.
 template <class Y>
 bool same_numbers(const std::vector<Y>& a, const std::vector<Y>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](Y x, Y y) {
-    return std::memcmp(&x, &y, sizeof(Y)) == 0 ||
-           (std::isnan(static_cast<double>(x)) && std::isnan(static_cast<double>(y)));
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](double x, double y) {
+    return (x == y && std::signbit(x) == std::signbit(y)) || (std::isnan(x) && std::isnan(y));
   });
 }
 
