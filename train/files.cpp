@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,35 @@ std::vector<std::string> names_in(const fs::path& folder) {
     fail_reading(folder, error);
   }
   return names;
+}
+
+int64_t bytes_in(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type == fs::file_type::regular) {
+    const auto size = static_cast<int64_t>(fs::file_size(path, error));
+    return error ? 0 : size;
+  }
+  int64_t total = 0;
+  if (type == fs::file_type::directory) {
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+      total += bytes_in(it->path());
+    }
+  }
+  return total;
+}
+
+void check_room(const fs::path& folder, int64_t bytes, std::string_view what) {
+  struct statvfs disk = {};
+  if (::statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks == 0) {
+    return;  // a disk that does not tell
+  }
+  const uint64_t blocks = ::geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
+  const uint64_t room = blocks * disk.f_frsize;
+  if (bytes > 0 && room < static_cast<uint64_t>(bytes)) {
+    throw std::runtime_error(fmt::format("the disk of {} has room for {} bytes, and {} takes {}",
+                                         shown_path(folder), room, what, bytes));
+  }
 }
 
 Descriptor::Descriptor(const fs::path& path, int flags, std::string_view what)

@@ -187,7 +187,7 @@ RunFolder::RunFolder(const fs::path& path) : path_(path) {
   locks_.push_back(std::make_unique<FolderLock>(path));
 }
 
-RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
+RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpoint_bytes) {
   check_is_no_checkpoint(path);
   make_folders(path);
   std::optional<RunFolder> held;
@@ -206,6 +206,11 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite) {
                     "leaves it",
                     shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
   }
+  int64_t freed = 0;
+  for (const std::string& name : names) {
+    freed += bytes_in(path / name);
+  }
+  check_room(path, checkpoint_bytes - freed, "a checkpoint");
   RunFolder folder = held ? std::move(*held) : RunFolder(path);
   for (const std::string& name : names) {
     remove_path(path / name);

@@ -125,18 +125,27 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
   return events;
 }
 
+int64_t parameter_count(const Trainer& trainer) {
+  int64_t count = 0;
+  for (const Tensor& parameter : trainer.model().parameters()) {
+    count += parameter.numel();
+  }
+  return count;
+}
+
+// At least: a float32 weight and two moments of each parameter.
+int64_t checkpoint_bytes(const Trainer& trainer) {
+  return parameter_count(trainer) * int64_t{3 * sizeof(float)};
+}
+
 void print_start(spdlog::logger& out, const TrainSettings& settings, const Text& text,
                  const Trainer& trainer) {
   TrainSettings shown = settings;
   out.info("{}", settings_text(setting_list(shown)));
-  int64_t parameters = 0;
-  for (const Tensor& parameter : trainer.model().parameters()) {
-    parameters += parameter.numel();
-  }
   out.info("{} characters, {} symbols, {} for training, {} for validation", text.dataset.size(),
            text.dataset.vocab().size(), text.dataset.size(data::Split::kTrain),
            text.dataset.size(data::Split::kVal));
-  out.info("{} parameters, {} {}, {} kernels", parameters, num_threads(),
+  out.info("{} parameters, {} {}, {} kernels", parameter_count(trainer), num_threads(),
            num_threads() == 1 ? "thread" : "threads", kernels::tier_name(kernels::active_tier()));
   out.flush();
 }
@@ -230,12 +239,14 @@ int train(const TrainSettings& settings) {
           trainer.next_iter() - 1, settings.max_iters);
       return 0;
     }
+    check_room(folder.path(), checkpoint_bytes(trainer), "a checkpoint");
     cut_metrics(folder.metrics_file(), trainer.next_iter(), trainer.eval_done());
     return run_in(folder, *out, text, trainer);
   }
   // Everything that may fail comes before --overwrite removes a run.
   Trainer trainer(settings, text.dataset, events);
-  RunFolder folder = RunFolder::start(settings.out_dir, settings.overwrite);
+  RunFolder folder =
+      RunFolder::start(settings.out_dir, settings.overwrite, checkpoint_bytes(trainer));
   return run_in(folder, *out, text, trainer);
 }
 

@@ -81,19 +81,32 @@ class Output(Programs):
         self.addCleanup(subprocess.run, ["umount", disk])
         return disk
 
-    def test_a_full_disk_is_told_once_and_gives_its_room_back(self):
-        disk = self.small_disk("300k")
+    def test_a_disk_without_room_is_refused(self):
+        disk = self.small_disk("700k")
         text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
-        r = self.run_program("train", f"--data={text}", f"--out_dir={disk}/run", "--n_layer=2",
-                             "--n_head=2", "--n_embd=64", "--block_size=8", "--batch_size=2",
-                             "--max_iters=20", "--eval_iters=1", "--log_interval=1")
-        message = r.stderr.decode()
-        self.assertEqual(r.returncode, 1)
-        self.assertIn("No space left on device", message)
-        self.assertIn("the last checkpoint could not be saved", message)
-        self.assertLessEqual(len(message.splitlines()), 3)
-        self.assertEqual(sorted(os.listdir(disk / "run")), ["lock", "metrics.jsonl", "settings.json"])
-        self.assertEqual(len(self.metrics(disk / "run", "iter")), 21)
+        run = disk / "run"
+
+        def train(n_embd, *flags):
+            return self.run_program("train", f"--data={text}", f"--out_dir={run}", *TINY,
+                                    f"--n_embd={n_embd}", *flags)
+
+        def files():
+            return {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
+
+        def is_refused(r):
+            self.assertEqual(r.returncode, 1)
+            self.assertRegex(r.stderr.decode(), f"^train: the disk of {run} has room for "
+                             "[0-9]+ bytes, and a checkpoint takes [0-9]+\n$")
+
+        is_refused(train(96))
+        self.assertEqual(os.listdir(run), [])
+        self.assertEqual(train(32).returncode, 0)
+        kept = files()
+        is_refused(train(96, "--overwrite"))
+        (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
+        is_refused(self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=5"))
+        self.assertEqual(files(), kept)
+        self.assertEqual(train(32, "--overwrite").returncode, 0)  # in the room of the one before
 
     def test_a_disk_that_fills_is_told_once(self):
         disk = self.small_disk("200k")
@@ -105,6 +118,7 @@ class Output(Programs):
         self.assertLessEqual(len(message.splitlines()), 3, message)
         self.assertRegex(message, "the last checkpoint could not be saved; .*/run/last holds the "
                          "model before iteration [0-9]+\n$")
+        self.assertFalse((disk / "run" / "pending-checkpoint").exists())  # gave its room back
         self.sample(disk / "run")
 
 
