@@ -208,7 +208,7 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpo
   }
   int64_t freed = 0;
   for (const std::string& name : names) {
-    freed += bytes_in(path / name);
+    freed += bytes_freed_without(path / name);
   }
   check_room(path, checkpoint_bytes - freed, "a checkpoint");
   RunFolder folder = held ? std::move(*held) : RunFolder(path);

@@ -125,27 +125,29 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
   return events;
 }
 
-int64_t parameter_count(const Trainer& trainer) {
-  int64_t count = 0;
-  for (const Tensor& parameter : trainer.model().parameters()) {
-    count += parameter.numel();
-  }
-  return count;
-}
-
-// At least: a float32 weight and two moments of each parameter.
+// The room that a new checkpoint is to have: weights, two moments of each, and some for the text
+// around them and for the losses.
 int64_t checkpoint_bytes(const Trainer& trainer) {
-  return parameter_count(trainer) * int64_t{3 * sizeof(float)};
+  constexpr int64_t kText = 32 << 10;
+  int64_t bytes = kText;
+  for (const Tensor& parameter : trainer.model().parameters()) {
+    bytes += 3 * parameter.numel() * dtype_size(parameter.dtype());
+  }
+  return bytes;
 }
 
 void print_start(spdlog::logger& out, const TrainSettings& settings, const Text& text,
                  const Trainer& trainer) {
   TrainSettings shown = settings;
   out.info("{}", settings_text(setting_list(shown)));
+  int64_t parameters = 0;
+  for (const Tensor& parameter : trainer.model().parameters()) {
+    parameters += parameter.numel();
+  }
   out.info("{} characters, {} symbols, {} for training, {} for validation", text.dataset.size(),
            text.dataset.vocab().size(), text.dataset.size(data::Split::kTrain),
            text.dataset.size(data::Split::kVal));
-  out.info("{} parameters, {} {}, {} kernels", parameter_count(trainer), num_threads(),
+  out.info("{} parameters, {} {}, {} kernels", parameters, num_threads(),
            num_threads() == 1 ? "thread" : "threads", kernels::tier_name(kernels::active_tier()));
   out.flush();
 }

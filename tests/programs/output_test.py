@@ -96,13 +96,14 @@ class Output(Programs):
         def is_refused(r):
             self.assertEqual(r.returncode, 1)
             self.assertRegex(r.stderr.decode(), f"^train: the disk of {run} has room for "
-                             "[0-9]+ bytes, and a checkpoint takes [0-9]+\n$")
+                             "[0-9]+ bytes, and a checkpoint needs [0-9]+\n$")
 
         is_refused(train(96))
         self.assertEqual(os.listdir(run), [])
         self.assertEqual(train(32).returncode, 0)
         kept = files()
         is_refused(train(96, "--overwrite"))
+        is_refused(train(48, "--overwrite", "--dtype=float64"))  # twice the bytes
         (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
         is_refused(self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=5"))
         self.assertEqual(files(), kept)
