@@ -80,22 +80,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   return names;
 }
 
-int64_t bytes_freed_without(const fs::path& path) {
-  std::error_code error;
-  const fs::file_type type = fs::symlink_status(path, error).type();
-  if (type == fs::file_type::regular) {
-    const auto size = static_cast<int64_t>(fs::file_size(path, error));
-    return error || fs::hard_link_count(path, error) != 1 ? 0 : size;
-  }
-  int64_t total = 0;
-  if (type == fs::file_type::directory) {
-    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-      total += bytes_freed_without(it->path());
-    }
-  }
-  return total;
-}
-
 void check_room(const fs::path& folder, int64_t bytes, std::string_view what) {
   struct statvfs disk = {};
   if (::statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks == 0) {
@@ -103,7 +87,7 @@ void check_room(const fs::path& folder, int64_t bytes, std::string_view what) {
   }
   const uint64_t blocks = ::geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
   const uint64_t room = blocks * disk.f_frsize;
-  if (bytes > 0 && room < static_cast<uint64_t>(bytes)) {
+  if (room < static_cast<uint64_t>(bytes)) {
     throw std::runtime_error(fmt::format("the disk of {} has room for {} bytes, and {} needs {}",
                                          shown_path(folder), room, what, bytes));
   }

@@ -31,10 +31,6 @@ bool is_there(const std::filesystem::path& path);
 // Names of what is in the folder, in no order.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-// What a disk gets back where a file is removed, or a folder with all that it holds: nothing of a
-// file that has another name too. 0 where that cannot be told.
-int64_t bytes_freed_without(const std::filesystem::path& path);
-
 // Throws where the disk of `folder` is known to have room for fewer bytes.
 void check_room(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 

@@ -206,11 +206,7 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpo
                     "leaves it",
                     shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
   }
-  int64_t freed = 0;
-  for (const std::string& name : names) {
-    freed += bytes_freed_without(path / name);
-  }
-  check_room(path, checkpoint_bytes - freed, "a checkpoint");
+  check_room(path, checkpoint_bytes, "a checkpoint");
   RunFolder folder = held ? std::move(*held) : RunFolder(path);
   for (const std::string& name : names) {
     remove_path(path / name);

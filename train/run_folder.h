@@ -19,8 +19,8 @@ class RunFolder {
  public:
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
   // `overwrite`, which removes that run's files and no others; where a name of a run's is taken by
-  // something else; in a checkpoint; where the folder cannot be written; and where its disk, with
-  // that run gone, has no room for the `checkpoint_bytes` of a checkpoint. A run that came to no
+  // something else; in a checkpoint; where the folder cannot be written; and where its disk has
+  // no room for the `checkpoint_bytes` of a checkpoint beside what is there. A run that came to no
   // checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite,
                          int64_t checkpoint_bytes = 0);

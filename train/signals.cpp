@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <initializer_list>
 #include <string_view>
@@ -19,11 +20,19 @@ void on_signal(int signal) {
   alarm(1);
 }
 
-// A second after the first signal, where the step takes so long.
+// Each second after the first signal. It interrupts a write that nobody reads, which would keep the
+// run from being saved.
 void on_alarm(int /*signal*/) {
   constexpr std::string_view kHeard =
       "train: stopping once the run is saved; another signal stops at once\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard.data(), kHeard.size());
+  static volatile std::sig_atomic_t is_told = 0;
+  const int error = errno;
+  if (is_told == 0) {
+    is_told = 1;
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard.data(), kHeard.size());
+  }
+  alarm(1);
+  errno = error;
 }
 
 }  // namespace
@@ -35,6 +44,7 @@ void watch_signals() {
   sigemptyset(&action.sa_mask);
   struct sigaction tell = action;
   tell.sa_handler = on_alarm;
+  tell.sa_flags = 0;
   sigaction(SIGALRM, &tell, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};

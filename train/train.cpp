@@ -125,13 +125,16 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
   return events;
 }
 
-// The room that a new checkpoint is to have: weights, two moments of each, and some for the text
-// around them and for the losses.
+// The room that a new checkpoint is to have: the model, two moments of each parameter, and some for
+// the text around them and for the losses.
 int64_t checkpoint_bytes(const Trainer& trainer) {
-  constexpr int64_t kText = 32 << 10;
+  constexpr int64_t kText = 64 << 10;
   int64_t bytes = kText;
   for (const Tensor& parameter : trainer.model().parameters()) {
     bytes += 3 * parameter.numel() * dtype_size(parameter.dtype());
+  }
+  for (const auto& [name, buffer] : trainer.model().named_buffers()) {
+    bytes += buffer.numel() * dtype_size(buffer.dtype());
   }
   return bytes;
 }

@@ -3,10 +3,14 @@
 
 Usage: output_test.py FOLDER_OF_PROGRAMS Class.method
 """
+import fcntl
 import os
 import pathlib
+import re
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -63,6 +67,32 @@ class Output(Programs):
             self.assertEqual((run / "lock").read_bytes(), b"")
             self.assertEqual(len(self.metrics(run, "iter")), 4)
 
+    def test_a_pipe_that_nobody_reads_keeps_no_run_from_being_saved(self):
+        run = self.dir / "run"
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        with subprocess.Popen([BIN / "train", f"--data={self.text('the quick brown fox. ' * 60)}",
+                               f"--out_dir={run}", *TINY, "--max_iters=100000", "--log_interval=1"],
+                              stdout=writer, stderr=subprocess.PIPE,
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as r:
+            os.close(writer)
+            before, now = 0, 0
+            while now == 0 or now > before:  # until it waits in a write
+                time.sleep(0.3)
+                before, now = now, sum(p.stat().st_size for p in run.glob("metrics.jsonl"))
+            r.send_signal(signal.SIGINT)
+            message = r.stderr.read().decode()
+            self.assertEqual(r.wait(), 130)
+        os.close(reader)
+        hint = re.search("train: stopped before iteration ([0-9]+); go on with: "
+                         f"train --out_dir={run} --resume\n$", message)
+        self.assertTrue(hint, message)
+        self.assertLessEqual(len(message.splitlines()), 3)
+        stopped = int(hint[1])
+        self.assertGreater(stopped, 0)
+        self.assertEqual(os.readlink(run / "last"), f"ckpt-{stopped:06}")
+        self.assertEqual(len(self.metrics(run, "iter")), stopped)
+
     def test_a_short_run_names_the_checkpoint_to_sample(self):
         text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
         for interval, flag in ((1000, " --checkpoint=last"), (2, "")):
@@ -102,12 +132,18 @@ class Output(Programs):
         self.assertEqual(os.listdir(run), [])
         self.assertEqual(train(32).returncode, 0)
         kept = files()
-        is_refused(train(96, "--overwrite"))
-        is_refused(train(48, "--overwrite", "--dtype=float64"))  # twice the bytes
-        (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
+
+        def leave(room):
+            (disk / "other").unlink(missing_ok=True)
+            (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - room))
+
+        leave(300000)
+        is_refused(train(32, "--overwrite", "--dtype=float64"))  # twice the bytes
+        is_refused(train(8, "--overwrite", "--model=head", "--block_size=256"))  # has a mask
+        leave(8192)
+        is_refused(train(32, "--overwrite"))  # not in the room of the run that is there
         is_refused(self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=5"))
         self.assertEqual(files(), kept)
-        self.assertEqual(train(32, "--overwrite").returncode, 0)  # in the room of the one before
 
     def test_a_disk_that_fills_is_told_once(self):
         disk = self.small_disk("200k")

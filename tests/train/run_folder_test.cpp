@@ -440,19 +440,11 @@ TEST(Files, ReplacingWritesThroughNoLinkAndOverNoFile) {
 
 TEST(Files, ADiskWithoutRoomIsRefused) {
   const TempFolder dir;
-  fs::create_directories(dir.path("folder/inner"));
-  dir.write("folder/inner/file", std::string(1000, 'x'));
-  dir.write("folder/file", "xx");
-  fs::create_symlink(dir.path("folder"), dir.path("folder/link"));
-  EXPECT_EQ(bytes_freed_without(dir.path("folder")), 1002);
-  EXPECT_EQ(bytes_freed_without(dir.path("nothing")), 0);
-  fs::create_hard_link(dir.path("folder/file"), dir.path("other"));
-  EXPECT_EQ(bytes_freed_without(dir.path("folder")), 1000);
   check_room(dir.path(""), 1, "a file");
   check_room("/proc", INT64_MAX, "a file");  // which does not tell its size
   EXPECT_THAT(
-      error_text<std::runtime_error>([&] { check_room(dir.path("folder"), INT64_MAX, "a file"); }),
-      testing::MatchesRegex("the disk of .*/folder has room for [0-9]+ bytes, and a file "
+      error_text<std::runtime_error>([&] { check_room(dir.path(""), INT64_MAX, "a file"); }),
+      testing::MatchesRegex("the disk of .* has room for [0-9]+ bytes, and a file "
                             "needs 9223372036854775807"));
 }
 
