@@ -73,7 +73,8 @@ Saved::Saved(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
 
 Saved& Saved::recompute(size_t i, const Tensor& input) {
   const Node* const maker = input.grad_fn().get();
-  if (grad_mode && maker != nullptr && maker->recompute && is_recomputed(input) &&
+  const bool is_as_made = input.version() == 0;
+  if (grad_mode && maker != nullptr && maker->recompute && is_as_made && is_recomputed(input) &&
       tensors_[i].storage() == input.storage()) {
     sources_.push_back({i, maker, input.shared_impl(), tensors_[i].shape()});
     tensors_[i] = Tensor();

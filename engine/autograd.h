@@ -27,8 +27,8 @@ class Saved {
   Saved() = default;
   explicit Saved(std::vector<Tensor> tensors);
 
-  // Lets go of tensor i, which is `input` or a view of it, if that is large and the op that made it
-  // can make it again (RecomputeFn); otherwise changes nothing.
+  // Lets go of tensor i, which is `input` or a view of it, if that is large, was not changed since it
+  // was made, and the op that made it can make it again (RecomputeFn); otherwise changes nothing.
   // Requires: `input` is one of the op's inputs, so that the graph holds the op that made it.
   Saved& recompute(size_t i, const Tensor& input);
 

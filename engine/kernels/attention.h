@@ -37,7 +37,7 @@ struct AttentionArgs {
 
 // y = dropout(softmax(scale q k^T + mask)) v. lse (B, H, T) holds log sum exp of each row's scores,
 // -inf for a row that sees nothing, whose output is zero. A row of y does not depend on how many
-// rows there are, nor on columns that it does not see.
+// rows there are, nor on columns that it does not see where v is finite there.
 //   y (T, E) with column 1, away from the inputs.
 template <class S>
 void attention_forward(const AttentionArgs<S>& args, const HeadsView<S>& y, Wide<S>* lse);

@@ -60,7 +60,7 @@ HWY_INLINE Scores scores_of(const ScoreBlock& block, int64_t r) {
           block.mask == nullptr ? nullptr : block.mask + r * block.mask_ld};
 }
 
-// The largest score; a NaN may be passed over unless there is nothing else.
+// The largest score; NaN where one is.
 HWY_INLINE float max_score(const Scores& scores, const float* s, int64_t n) {
   const D d;
   const V lowest = hn::Set(d, -INFINITY);

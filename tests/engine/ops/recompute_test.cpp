@@ -205,6 +205,20 @@ TEST(Recompute, InPlaceChangesOfAResultThatIsGoneDoNoHarm) {
   EXPECT_EQ(values(w.grad().select(0, 0)), column_sums);
 }
 
+// So too where it was changed before linear saw it.
+TEST(Recompute, AResultThatWasChangedIsKept) {
+  const RecomputeGuard guard(kAlways);
+  const Tensor x = leaf({2, 3}, 1), w = leaf({4, 3}, 2);
+  for (const bool by_gelu : {false, true}) {
+    Tensor z = by_gelu ? gelu(x) : layer_norm(x);
+    mul_(z.detach(), 2);
+    const std::vector<double> column_sums = values(sum(z.detach(), {0}));
+    const Tensor y = sum(linear(z, w));
+    z = Tensor();
+    EXPECT_EQ(values(grad({y}, {w})[0].select(0, 0)), column_sums);
+  }
+}
+
 TEST(Recompute, InPlaceChangesOfWhatTheResultWasMadeFromAreRefused) {
   const RecomputeGuard guard(kAlways);
   const Tensor x = leaf({2, 3}, 1), w = leaf({4, 3}, 2), bias = zeros({3}).set_requires_grad();
