@@ -52,8 +52,10 @@ class Comparison:
     def __init__(self, args):
         self.args, self.clock = args, int(args.processor_time)
         self.threads = torch.get_num_threads()
+        self.found = False  # a case whose name holds --only
 
     def wants(self, name):
+        self.found |= self.args.only in name
         return self.args.only in name
 
     def in_turn(self, name, count, rounds, ours, others):
@@ -222,6 +224,8 @@ def main():
     comparison = Comparison(args)
     for family in args.families or ("step", "sample"):
         getattr(comparison, family)()
+    if args.only and not comparison.found:
+        sys.exit(f"compare: no case's name holds '{args.only}'")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "engine/check.h"
 #include "engine/kernels/cpu.h"
 #include "engine/threads.h"
 #include "tests/bench/families.h"
@@ -179,22 +181,26 @@ void print_head() {
 }  // namespace
 
 void print_products(const std::string& what) {
-  print_head();
-  std::map<Column, std::vector<double>> peaks;
+  std::vector<std::pair<std::string, GemmShape>> shapes;
   for (const Recipe& recipe : recipes()) {
     for (const GemmShape& shape : gemm_shapes(recipe)) {
       const std::string name = recipe.name + "/" + shape.name;
-      if (name.find(what) == std::string::npos) {
-        continue;
+      if (name.find(what) != std::string::npos) {
+        shapes.emplace_back(name, shape);
       }
-      std::vector<std::string> cells = {name, sizes_of(shape)};
-      for (const Column& column : columns()) {
-        const Figures f = measure(shape, column);
-        peaks[column].push_back(f.peak);
-        cells.push_back(f.cell());
-      }
-      print_row(cells);
     }
+  }
+  CHARGRAD_CHECK(!shapes.empty(), "--products: no product's name holds '", what, "'");
+  print_head();
+  std::map<Column, std::vector<double>> peaks;
+  for (const auto& [name, shape] : shapes) {
+    std::vector<std::string> cells = {name, sizes_of(shape)};
+    for (const Column& column : columns()) {
+      const Figures f = measure(shape, column);
+      peaks[column].push_back(f.peak);
+      cells.push_back(f.cell());
+    }
+    print_row(cells);
   }
   std::vector<std::string> cells = {"peak, median", ""};
   for (const auto& column : columns()) {
