@@ -1,5 +1,6 @@
 #include "train/signals.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -21,13 +22,14 @@ void on_signal(int signal) {
 }
 
 // Each second after the first signal. It interrupts a write that nobody reads, which would keep the
-// run from being saved.
+// run from being saved, and so must not wait in one itself.
 void on_alarm(int /*signal*/) {
   constexpr std::string_view kHeard =
       "train: stopping once the run is saved; another signal stops at once\n";
   static volatile std::sig_atomic_t is_told = 0;
   const int error = errno;
-  if (is_told == 0) {
+  pollfd errors{STDERR_FILENO, POLLOUT, 0};
+  if (is_told == 0 && poll(&errors, 1, 0) == 1 && (errors.revents & POLLOUT) != 0) {
     is_told = 1;
     [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kHeard.data(), kHeard.size());
   }

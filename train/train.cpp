@@ -126,17 +126,19 @@ TrainEvents console_events(const std::shared_ptr<spdlog::logger>& out) {
 }
 
 // The room that a new checkpoint is to have: the model, two moments of each parameter, and some for
-// the text around them and for the losses.
-int64_t checkpoint_bytes(const Trainer& trainer) {
-  constexpr int64_t kText = 64 << 10;
-  int64_t bytes = kText;
+// their names, the vocabulary, the next batch and the losses so far.
+int64_t checkpoint_bytes(const Trainer& trainer, const Text& text) {
+  constexpr int64_t kRest = 64 << 10, kOfTensor = 512, kOfNumber = 16;
+  const auto bytes = [](const Tensor& x) { return x.numel() * dtype_size(x.dtype()) + kOfTensor; };
+  int64_t total =
+      kRest + kOfNumber * (text.dataset.vocab().size() + text.described.settings.batch_size);
   for (const Tensor& parameter : trainer.model().parameters()) {
-    bytes += 3 * parameter.numel() * dtype_size(parameter.dtype());
+    total += 3 * bytes(parameter);
   }
   for (const auto& [name, buffer] : trainer.model().named_buffers()) {
-    bytes += buffer.numel() * dtype_size(buffer.dtype());
+    total += bytes(buffer);
   }
-  return bytes;
+  return total;
 }
 
 void print_start(spdlog::logger& out, const TrainSettings& settings, const Text& text,
@@ -244,14 +246,14 @@ int train(const TrainSettings& settings) {
           trainer.next_iter() - 1, settings.max_iters);
       return 0;
     }
-    check_room(folder.path(), checkpoint_bytes(trainer), "a checkpoint");
+    check_room(folder.path(), checkpoint_bytes(trainer, text), "a checkpoint");
     cut_metrics(folder.metrics_file(), trainer.next_iter(), trainer.eval_done());
     return run_in(folder, *out, text, trainer);
   }
   // Everything that may fail comes before --overwrite removes a run.
   Trainer trainer(settings, text.dataset, events);
   RunFolder folder =
-      RunFolder::start(settings.out_dir, settings.overwrite, checkpoint_bytes(trainer));
+      RunFolder::start(settings.out_dir, settings.overwrite, checkpoint_bytes(trainer, text));
   return run_in(folder, *out, text, trainer);
 }
 
