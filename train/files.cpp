@@ -88,7 +88,7 @@ void check_room(const fs::path& folder, int64_t bytes, std::string_view what) {
   const uint64_t blocks = ::geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
   const uint64_t room = blocks * disk.f_frsize;
   if (room < static_cast<uint64_t>(bytes)) {
-    throw std::runtime_error(fmt::format("the disk of {} has room for {} bytes, and {} needs {}",
+    throw std::runtime_error(fmt::format("the disk of {} has room for {} bytes, {} {}",
                                          shown_path(folder), room, what, bytes));
   }
 }

@@ -31,7 +31,8 @@ bool is_there(const std::filesystem::path& path);
 // Names of what is in the folder, in no order.
 std::vector<std::string> names_in(const std::filesystem::path& folder);
 
-// Throws where the disk of `folder` is known to have room for fewer bytes.
+// Throws where the disk of `folder` is known to have room for fewer bytes; `what` reads "a file
+// needs".
 void check_room(const std::filesystem::path& folder, int64_t bytes, std::string_view what);
 
 // Owns an open file. Not copyable.

@@ -206,7 +206,7 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpo
                     "leaves it",
                     shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
   }
-  check_room(path, checkpoint_bytes, "a checkpoint");
+  check_room(path, 2 * checkpoint_bytes, "two checkpoints need");
   RunFolder folder = held ? std::move(*held) : RunFolder(path);
   for (const std::string& name : names) {
     remove_path(path / name);

@@ -20,8 +20,8 @@ class RunFolder {
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
   // `overwrite`, which removes that run's files and no others; where a name of a run's is taken by
   // something else; in a checkpoint; where the folder cannot be written; and where its disk has
-  // no room for the `checkpoint_bytes` of a checkpoint beside what is there. A run that came to no
-  // checkpoint is no run.
+  // no room for two checkpoints of `checkpoint_bytes` beside what is there, as the first stays
+  // until the second is whole. A run that came to no checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite,
                          int64_t checkpoint_bytes = 0);
   // Opens the folder of a run to go on with, and changes nothing: settle() does, when the

@@ -12,13 +12,23 @@ namespace chargrad::train {
 namespace {
 
 volatile std::sig_atomic_t received = 0;
+volatile std::sig_atomic_t a_second_passed = 0;
 
+void on_alarm(int signal);
+
+// Where a terminal is closed both the shell and the system send SIGHUP, at about the same time: the
+// second of these is not someone's wish to stop at once.
 void on_signal(int signal) {
-  if (received != 0) {
+  if (received == 0) {
+    received = signal;
+    struct sigaction tell = {};
+    tell.sa_handler = on_alarm;
+    sigemptyset(&tell.sa_mask);
+    sigaction(SIGALRM, &tell, nullptr);
+    alarm(1);
+  } else if (signal != SIGHUP || a_second_passed != 0) {
     _exit(exit_status_of(signal));
   }
-  received = signal;
-  alarm(1);
 }
 
 // Each second after the first signal. It interrupts a write that nobody reads, which would keep the
@@ -28,6 +38,7 @@ void on_alarm(int /*signal*/) {
       "train: stopping once the run is saved; another signal stops at once\n";
   static volatile std::sig_atomic_t is_told = 0;
   const int error = errno;
+  a_second_passed = 1;
   pollfd errors{STDERR_FILENO, POLLOUT, 0};
   if (is_told == 0 && poll(&errors, 1, 0) == 1 && (errors.revents & POLLOUT) != 0) {
     is_told = 1;
@@ -40,14 +51,14 @@ void on_alarm(int /*signal*/) {
 }  // namespace
 
 void watch_signals() {
+  sigset_t alarms;
+  sigemptyset(&alarms);
+  sigaddset(&alarms, SIGALRM);
+  pthread_sigmask(SIG_UNBLOCK, &alarms, nullptr);  // a mask is inherited
   struct sigaction action = {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  struct sigaction tell = action;
-  tell.sa_handler = on_alarm;
-  tell.sa_flags = 0;
-  sigaction(SIGALRM, &tell, nullptr);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {

@@ -310,6 +310,20 @@ class Loop(Programs):
             self.assertEqual(os.readlink(run / "last"), f"ckpt-{last + 1:06}")
             shutil.rmtree(run)
 
+    def test_a_terminal_that_closes_is_one_signal(self):
+        p, run = self.start("--gradient_accumulation_steps=3000")
+        for _ in range(2):  # one of the shell, one of the system
+            p.send_signal(signal.SIGHUP)
+            time.sleep(0.02)
+        self.assertEqual(p.wait(), 143)
+        last = self.metrics(run, "iter")[-1]["iter"]
+        self.assertEqual(os.readlink(run / "last"), f"ckpt-{last + 1:06}")
+
+    def test_an_alarm_that_others_set_ends_the_run(self):
+        p, _ = self.start()
+        p.send_signal(signal.SIGALRM)
+        self.assertEqual(p.wait(), -signal.SIGALRM)
+
     def test_a_signal_that_must_wait_is_answered(self):
         flags = [f for f in TINY if not f.startswith("--max_iters")]
         p = subprocess.Popen([BIN / "train", f"--data={self.file}", f"--out_dir={self.dir}/run",

@@ -440,11 +440,11 @@ TEST(Files, ReplacingWritesThroughNoLinkAndOverNoFile) {
 
 TEST(Files, ADiskWithoutRoomIsRefused) {
   const TempFolder dir;
-  check_room(dir.path(""), 1, "a file");
-  check_room("/proc", INT64_MAX, "a file");  // which does not tell its size
+  check_room(dir.path(""), 1, "a file needs");
+  check_room("/proc", INT64_MAX, "a file needs");  // which does not tell its size
   EXPECT_THAT(
-      error_text<std::runtime_error>([&] { check_room(dir.path(""), INT64_MAX, "a file"); }),
-      testing::MatchesRegex("the disk of .* has room for [0-9]+ bytes, and a file "
+      error_text<std::runtime_error>([&] { check_room(dir.path(""), INT64_MAX, "a file needs"); }),
+      testing::MatchesRegex("the disk of .* has room for [0-9]+ bytes, a file "
                             "needs 9223372036854775807"));
 }
 
