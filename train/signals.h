@@ -1,5 +1,6 @@
 // Ctrl-C and its relatives: the first asks for a stop between two steps, the second ends the
-// process at once. Who waits for more than a second for the first is told on stderr.
+// process at once, but for a SIGHUP within a second: a closing terminal sends two. After a second
+// of waiting stderr says so, and from then on a write that nobody reads is given up.
 #pragma once
 
 namespace chargrad::train {

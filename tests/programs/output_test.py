@@ -138,26 +138,29 @@ class Output(Programs):
         def files():
             return {p: p.read_bytes() for p in sorted(run.rglob("*")) if p.is_file()}
 
-        def is_refused(r):
+        def bytes_asked_for(r):
             self.assertEqual(r.returncode, 1)
-            self.assertRegex(r.stderr.decode(), f"^train: the disk of {run} has room for "
-                             "[0-9]+ bytes, (two checkpoints need|a checkpoint needs) [0-9]+\n$")
+            message = r.stderr.decode()
+            self.assertRegex(message, f"^train: the disk of {run} has room for [0-9]+ bytes, "
+                             "(two checkpoints need|a checkpoint needs) [0-9]+\n$")
+            return int(message.split()[-1])
 
-        is_refused(train(96))
+        bytes_asked_for(train(96))
         self.assertEqual(os.listdir(run), [])
         self.assertEqual(train(32).returncode, 0)
         kept = files()
-
-        def leave(room):
-            (disk / "other").unlink(missing_ok=True)
-            (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - room))
-
-        leave(310000)
-        is_refused(train(32, "--overwrite", "--dtype=float64"))  # twice the bytes
-        is_refused(train(8, "--overwrite", "--model=head", "--block_size=256"))  # has a mask
-        leave(8192)
-        is_refused(train(32, "--overwrite"))  # not in the room of the run that is there
-        is_refused(self.run_program("train", f"--out_dir={run}", "--resume", "--max_iters=5"))
+        (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
+        two = bytes_asked_for(train(32, "--overwrite"))  # not in the room of the run that is there
+        one = bytes_asked_for(self.run_program("train", f"--out_dir={run}", "--resume",
+                                               "--max_iters=5"))
+        self.assertEqual(two, 2 * one)
+        self.assertGreater(one, sum(p.stat().st_size for p in (run / "last").resolve().iterdir()))
+        of_double = bytes_asked_for(train(32, "--overwrite", "--dtype=float64"))
+        weights = (run / "last" / "model.safetensors").stat().st_size
+        self.assertGreater(of_double - two, 2 * 2.5 * weights)
+        mask = 4 * 256 * 256
+        self.assertGreater(bytes_asked_for(train(8, "--overwrite", "--model=head",
+                                                 "--block_size=256")), 2 * mask)
         self.assertEqual(files(), kept)
 
     def test_a_disk_that_fills_is_told_once(self):
