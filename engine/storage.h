@@ -9,8 +9,9 @@ namespace chargrad {
 
 // A 64-byte aligned block of bytes, shared by every tensor that views it, with the counter that
 // in-place changes raise. Contents start undefined. Freed blocks are kept and handed out again,
-// so that a loop which repeats its allocations asks the system for none; blocks of 2 MiB and
-// more ask for huge pages. Making and freeing is thread-safe, use is not.
+// so that a loop which repeats its allocations asks the system for none; blocks of 2 MiB and more
+// ask for huge pages, and are also handed out in parts. Making and freeing is thread-safe, use is
+// not.
 class Storage {
  public:
   // Throws std::bad_alloc when the system has no memory, after giving back what is kept.
@@ -39,7 +40,7 @@ struct MemoryStats {
 };
 MemoryStats memory_stats();
 
-// Gives the kept blocks back to the system.
+// Gives kept blocks back to the system, but for parts of those of which another part is in use.
 void release_kept_memory();
 
 }  // namespace chargrad

@@ -85,9 +85,8 @@ Transformer::Transformer(const GPTConfig& config, Generator& generator)
 }
 
 Tensor Transformer::forward(const Tensor& ids) const {
-  const Tensor tokens = wte(ids);                                          // (B, T, C)
   const Tensor positions = wpe(arange(static_cast<double>(ids.size(1))));  // (T, C)
-  Tensor x = drop(tokens + positions);                                     // (B, T, C)
+  Tensor x = drop(wte(ids) + positions);                                   // (B, T, C)
   for (size_t i = 0; i < h.size(); ++i) {
     x = h[i](x);
   }

@@ -1,4 +1,4 @@
-// Handles, views, element access, memory.
+// Handles, views, element access.
 #include "engine/tensor.h"
 
 #include <gmock/gmock.h>
@@ -103,30 +103,6 @@ TEST(DTypes, PromoteAsPyTorch) {
   EXPECT_EQ(promote_types(kBool, kInt64), kInt64);
   EXPECT_EQ(promote_types(kInt64, kBFloat16), kBFloat16);
   EXPECT_EQ(promote_types(kFloat64, kFloat32), kFloat64);
-}
-
-TEST(Storage, FreedBlocksAreHandedOutAgain) {
-  const void* first = zeros({1000}).raw_data();
-  EXPECT_EQ(zeros({1000}).raw_data(), first);
-}
-
-TEST(Storage, BlocksAreAligned) {
-  for (const int64_t n : {1, 17, 1000, 3 << 20}) {
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(zeros({n}).raw_data()) % 64, 0u) << n;
-  }
-}
-
-TEST(Storage, StatsCountWhatIsInUseAndKept) {
-  release_kept_memory();
-  const MemoryStats before = memory_stats();
-  {
-    const Tensor x = zeros({4096});
-    EXPECT_EQ(memory_stats().in_use, before.in_use + int64_t{16384});
-  }
-  EXPECT_EQ(memory_stats().in_use, before.in_use);
-  EXPECT_EQ(memory_stats().kept, int64_t{16384});
-  release_kept_memory();
-  EXPECT_EQ(memory_stats().kept, 0);
 }
 
 }  // namespace
