@@ -31,6 +31,15 @@ const std::vector<std::string> kFiles{"settings.json", "metrics.jsonl", "trace.j
 const std::vector<std::string> kLeftOvers{kPending, "settings.json.tmp", "last.tmp", "best.tmp",
                                           "trace.json.tmp"};
 
+// `best`, `last`, and the next until it is whole.
+constexpr int64_t kMostCheckpoints = 3;
+
+void check_room_for(const fs::path& path, int64_t checkpoints, int64_t bytes_of_each) {
+  const std::string what =
+      checkpoints == 1 ? "a checkpoint needs" : fmt::format("{} checkpoints need", checkpoints);
+  check_room(path, checkpoints * bytes_of_each, what);
+}
+
 std::vector<std::string> joined(const std::vector<std::vector<std::string>>& lists) {
   std::vector<std::string> all;
   for (const std::vector<std::string>& list : lists) {
@@ -206,7 +215,7 @@ RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpo
                     "leaves it",
                     shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
   }
-  check_room(path, 2 * checkpoint_bytes, "two checkpoints need");
+  check_room_for(path, kMostCheckpoints, checkpoint_bytes);
   RunFolder folder = held ? std::move(*held) : RunFolder(path);
   for (const std::string& name : names) {
     remove_path(path / name);
@@ -327,6 +336,11 @@ void RunFolder::hold() {
 void RunFolder::claim(const fs::path& file) {
   hold();
   check_is_not_in_the_way(file);
+}
+
+void RunFolder::check_room(int64_t checkpoint_bytes) const {
+  const auto there = static_cast<int64_t>(checkpoints(path_).size());
+  check_room_for(path_, std::max(kMostCheckpoints - there, int64_t{1}), checkpoint_bytes);
 }
 
 void RunFolder::write_trace(const std::string& text) {

@@ -20,8 +20,8 @@ class RunFolder {
   // Makes the folder, also its parents, for a new run. Throws where it holds a run already unless
   // `overwrite`, which removes that run's files and no others; where a name of a run's is taken by
   // something else; in a checkpoint; where the folder cannot be written; and where its disk has
-  // no room for two checkpoints of `checkpoint_bytes` beside what is there, as the first stays
-  // until the second is whole. A run that came to no checkpoint is no run.
+  // no room for three checkpoints of `checkpoint_bytes` beside what is there: `best` and `last`
+  // stay until the next is whole. A run that came to no checkpoint is no run.
   static RunFolder start(const std::filesystem::path& path, bool overwrite,
                          int64_t checkpoint_bytes = 0);
   // Opens the folder of a run to go on with, and changes nothing: settle() does, when the
@@ -35,6 +35,9 @@ class RunFolder {
   // Throws unless the folder is this run's, and the file in it, if it is there: a folder that was
   // made anew since the run began, and holds no run, becomes it.
   void claim(const std::filesystem::path& file);
+
+  // As start(), in a run that goes on: for those of the three that are not there yet.
+  void check_room(int64_t checkpoint_bytes) const;
 
   void write_trace(const std::string& text);
 

@@ -246,7 +246,7 @@ int train(const TrainSettings& settings) {
           trainer.next_iter() - 1, settings.max_iters);
       return 0;
     }
-    check_room(folder.path(), checkpoint_bytes(trainer, text), "a checkpoint needs");
+    folder.check_room(checkpoint_bytes(trainer, text));
     cut_metrics(folder.metrics_file(), trainer.next_iter(), trainer.eval_done());
     return run_in(folder, *out, text, trainer);
   }

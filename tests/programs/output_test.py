@@ -127,7 +127,7 @@ class Output(Programs):
         return disk
 
     def test_a_disk_without_room_is_refused(self):
-        disk = self.small_disk("700k")
+        disk = self.small_disk("1000k")
         text = self.text("the quick brown fox jumps over the lazy dog. " * 60)
         run = disk / "run"
 
@@ -142,7 +142,7 @@ class Output(Programs):
             self.assertEqual(r.returncode, 1)
             message = r.stderr.decode()
             self.assertRegex(message, f"^train: the disk of {run} has room for [0-9]+ bytes, "
-                             "(two checkpoints need|a checkpoint needs) [0-9]+\n$")
+                             "([23] checkpoints need|a checkpoint needs) [0-9]+\n$")
             return int(message.split()[-1])
 
         bytes_asked_for(train(96))
@@ -150,18 +150,34 @@ class Output(Programs):
         self.assertEqual(train(32).returncode, 0)
         kept = files()
         (disk / "other").write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
-        two = bytes_asked_for(train(32, "--overwrite"))  # not in the room of the run that is there
-        one = bytes_asked_for(self.run_program("train", f"--out_dir={run}", "--resume",
-                                               "--max_iters=5"))
-        self.assertEqual(two, 2 * one)
-        self.assertGreater(one, sum(p.stat().st_size for p in (run / "last").resolve().iterdir()))
+        # Not in the room of the run that is there.
+        three = bytes_asked_for(train(32, "--overwrite"))
+        others = bytes_asked_for(self.run_program("train", f"--out_dir={run}", "--resume",
+                                                  "--max_iters=5"))
+        there = len(list(run.glob("ckpt-*")))
+        self.assertEqual(3 * others, (3 - there) * three)
+        self.assertGreater(three, 3 * sum(p.stat().st_size for p in
+                                          (run / "last").resolve().iterdir()))
         of_double = bytes_asked_for(train(32, "--overwrite", "--dtype=float64"))
         weights = (run / "last" / "model.safetensors").stat().st_size
-        self.assertGreater(of_double - two, 2 * 2.5 * weights)
+        self.assertGreater(of_double - three, 3 * 2.5 * weights)
         mask = 4 * 256 * 256
         self.assertGreater(bytes_asked_for(train(8, "--overwrite", "--model=head",
-                                                 "--block_size=256")), 2 * mask)
+                                                 "--block_size=256")), 3 * mask)
         self.assertEqual(files(), kept)
+
+    def test_a_disk_with_the_room_that_is_asked_for_is_large_enough(self):
+        disk = self.small_disk("1000k")
+        run = disk / "run"
+        flags = [f"--data={self.text('the quick brown fox. ' * 60)}", f"--out_dir={run}", *TINY,
+                 "--max_iters=400", "--eval_interval=10", "--learning_rate=0.01"]
+        other = disk / "other"
+        other.write_bytes(bytes(os.statvfs(disk).f_bavail * 4096 - 8192))
+        room = int(self.run_program("train", *flags).stderr.split()[-1])
+        os.truncate(other, other.stat().st_size - room)
+        r = self.run_program("train", *flags)
+        self.assertEqual((r.returncode, r.stderr), (0, b""))
+        self.assertNotEqual((run / "best").resolve(), (run / "last").resolve())
 
     def test_a_disk_that_fills_is_told_once(self):
         disk = self.small_disk("400k")
