@@ -85,8 +85,8 @@ void check_room(const fs::path& folder, int64_t bytes, std::string_view what) {
   if (::statvfs(folder.c_str(), &disk) != 0 || disk.f_blocks == 0) {
     return;  // a disk that does not tell
   }
-  const uint64_t blocks = ::geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
-  const uint64_t room = blocks * disk.f_frsize;
+  // Not f_bfree, be it root who asks: ext4 counts blocks there that nobody can have.
+  const uint64_t room = disk.f_bavail * disk.f_frsize;
   if (room < static_cast<uint64_t>(bytes)) {
     throw std::runtime_error(fmt::format("the disk of {} has room for {} bytes, {} {}",
                                          shown_path(folder), room, what, bytes));

@@ -6,6 +6,7 @@ Usage: output_test.py FOLDER_OF_PROGRAMS Class.method
 import fcntl
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,9 +119,12 @@ class Output(Programs):
                             r.stdout)
 
     def small_disk(self, size):
+        return self.mounted("-t", "tmpfs", "-o", f"size={size}", "tmpfs")
+
+    def mounted(self, *what):
         disk = self.dir / "disk"
         disk.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk]
+        mount = ["mount", *what, disk]
         if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
             self.skipTest("cannot mount a small disk here")
         self.addCleanup(subprocess.run, ["umount", disk])
@@ -165,6 +169,26 @@ class Output(Programs):
         self.assertGreater(bytes_asked_for(train(8, "--overwrite", "--model=head",
                                                  "--block_size=256")), 3 * mask)
         self.assertEqual(files(), kept)
+
+    def test_blocks_that_are_kept_for_root_are_no_room(self):
+        image = self.dir / "image"
+        image.write_bytes(b"")
+        os.truncate(image, 16 << 20)
+        mkfs = shutil.which("mkfs.ext4", path=os.environ["PATH"] + ":/usr/sbin")
+        if mkfs is None:
+            self.skipTest("no mkfs.ext4 here")
+        subprocess.run([mkfs, "-q", "-F", "-m", "50", image], check=True)
+        disk = self.mounted("-o", "loop", image)
+
+        def bytes_of(blocks):
+            return getattr(os.statvfs(disk), blocks) * os.statvfs(disk).f_frsize
+
+        (disk / "other").write_bytes(bytes(bytes_of("f_bavail") - (64 << 10)))
+        self.assertGreater(bytes_of("f_bfree"), 4 << 20)
+        r = self.run_program("train", f"--data={self.text('the quick brown fox. ' * 60)}",
+                             f"--out_dir={disk}/run", *TINY)
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stderr, b"^train: the disk of .* has room for [0-9]{1,5} bytes, ")
 
     def test_a_disk_with_the_room_that_is_asked_for_is_large_enough(self):
         disk = self.small_disk("1000k")
