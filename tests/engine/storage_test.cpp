@@ -104,6 +104,7 @@ TEST(Storage, BlocksInUseNeverOverlap) {
       blocks.pop_back();
     }
     std::vector<std::pair<const std::byte*, const std::byte*>> ranges;
+    ranges.reserve(blocks.size());
     for (const Block& b : blocks) {
       ranges.emplace_back(b->data(), b->data() + b->bytes());
     }
