@@ -27,9 +27,10 @@ class Saved {
   Saved() = default;
   explicit Saved(std::vector<Tensor> tensors);
 
-  // Lets go of tensor i, which is `input` or a view of it, if that is large, was not changed since it
-  // was made, and the op that made it can make it again (RecomputeFn); otherwise changes nothing.
-  // Requires: `input` is one of the op's inputs, so that the graph holds the op that made it.
+  // Lets go of tensor i, which is `input` or a view of it, if that is large, was not changed since
+  // it was made, and the op that made it can make it again (RecomputeFn); otherwise changes
+  // nothing. Requires: `input` is one of the op's inputs, so that the graph holds the op that made
+  // it.
   Saved& recompute(size_t i, const Tensor& input);
 
   // Throws when the tensor was changed in place since it was saved. One that was let go of is taken

@@ -90,7 +90,7 @@ void l2_read(benchmark::State& state) {
       }
     });
   }
-  set_speed(state, count * kL2Repeats * kL2Floats, time);
+  set_speed(state, kL2Floats * kL2Repeats * count, time);
 }
 
 }  // namespace
