@@ -37,7 +37,7 @@ const data::Dataset& random_text() {
       characters += static_cast<char>('0' + id);
     }
     std::ofstream(file, std::ios::binary) << characters;
-    const data::Dataset dataset = data::Dataset::load(file.string());
+    data::Dataset dataset = data::Dataset::load(file.string());
     std::filesystem::remove(file);
     return dataset;
   }();

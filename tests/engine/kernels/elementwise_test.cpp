@@ -206,6 +206,7 @@ TYPED_TEST(ElementwiseFloating, PowAgreesWithTheLibrary) {
   for (const double e : {0.0, 1.0, 2.0, 3.0, 4.0, 0.5, -0.5, -1.0, -2.0, -3.0, 1.5}) {
     pow<S>(Strided<2>::contiguous(5), y.data(), x.data(), e);
     std::vector<double> exact;
+    exact.reserve(x.size());
     for (const S value : x) {
       exact.push_back(std::pow(static_cast<double>(value), e));
     }

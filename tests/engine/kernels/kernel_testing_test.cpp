@@ -29,7 +29,8 @@ TEST(KernelTesting, NearCatchesTheLargestElementOnePercentOff) {
 TEST(KernelTesting, NearCatchesOnePercentOfEveryBFloat16) {
   for (double want = 1; want < 2; want += 0x1p-10) {
     const auto rounded = [want](double factor) {
-      return near<bfloat16>({static_cast<bfloat16>(want * factor)}, {want}, 0, kBFloat16Rounding);
+      return near<bfloat16>({static_cast<bfloat16>(static_cast<float>(want * factor))}, {want}, 0,
+                            kBFloat16Rounding);
     };
     EXPECT_TRUE(rounded(1)) << want;
     EXPECT_FALSE(rounded(0.99)) << want;
