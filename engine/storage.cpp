@@ -83,9 +83,9 @@ class SmallBlocks {
 };
 
 // Free parts of segments, which are what the system gave. A part is cut to what is asked for, and
-// joined again with its free neighbours when it comes back, so that a step of training holds little
-// more than it uses at most, whatever sizes its tensors have (tests/bench/RESULTS.md, 2026-11-30,
-// "memory cut to size").
+// joined again with its free neighbours when it comes back, so that steps of training, which repeat
+// their sizes, hold little more than they use at most (tests/bench/RESULTS.md, 2026-11-30, "memory
+// cut to size"). Segments are kept until the system has no more memory.
 class LargeBlocks {
  public:
   // Cuts the smallest part that is large enough, the oldest of these; null if none is.

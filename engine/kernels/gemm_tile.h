@@ -1,5 +1,5 @@
 // The innermost parts of the float32 product, one version per CPU tier. Internal to gemm*.cpp:
-// what cuts a product into these parts is in gemm.cpp.
+// what cuts a product into these parts is in gemm_blocks.cpp.
 #pragma once
 
 #include <cstdint>
