@@ -3,13 +3,13 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <map>
 #include <mutex>
 #include <new>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "engine/profile.h"
@@ -35,20 +35,6 @@ int64_t rounded(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-std::byte* allocate(int64_t bytes) {
-  const int64_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  void* block = nullptr;
-  if (posix_memalign(&block, static_cast<size_t>(alignment), static_cast<size_t>(bytes)) != 0) {
-    return nullptr;
-  }
-#ifdef MADV_HUGEPAGE
-  if (bytes >= kHugePage) {
-    madvise(block, static_cast<size_t>(bytes), MADV_HUGEPAGE);
-  }
-#endif
-  return static_cast<std::byte*>(block);
-}
-
 // Free blocks by their size: one is handed out for its own size only.
 class SmallBlocks {
  public:
@@ -64,6 +50,16 @@ class SmallBlocks {
   }
 
   void give(std::byte* block, int64_t bytes) { free_[bytes].push_back(block); }
+
+  // Gets a block from the system. Returns its bytes, 0 if there is no memory.
+  int64_t grow(int64_t bytes) {
+    void* block = nullptr;
+    if (posix_memalign(&block, kAlignment, static_cast<size_t>(bytes)) != 0) {
+      return 0;
+    }
+    give(static_cast<std::byte*>(block), bytes);
+    return bytes;
+  }
 
   // Returns how many bytes went back to the system.
   int64_t release() {
@@ -82,92 +78,146 @@ class SmallBlocks {
   std::unordered_map<int64_t, std::vector<std::byte*>> free_;
 };
 
-// Free parts of segments, which are what the system gave. A part is cut to what is asked for, and
-// joined again with its free neighbours when it comes back, so that steps of training, which repeat
-// their sizes, hold little more than they use at most (tests/bench/RESULTS.md, 2026-11-30, "memory
-// cut to size"). Segments are kept until the system has no more memory.
+// Free parts of one stretch of addresses, which grows downward. A part is cut to what is asked for,
+// and joined again with its free neighbours when it comes back, so that steps of training, which
+// repeat their sizes, hold little more than they use at most (tests/bench/RESULTS.md, 2026-11-30).
 class LargeBlocks {
  public:
-  // Cuts the smallest part that is large enough, the oldest of these; null if none is.
+  // Cuts the smallest part that is large enough, the highest of these; null if none is.
   std::byte* take(int64_t bytes) {
     auto best = free_.end();
     for (auto part = free_.begin(); part != free_.end(); ++part) {
-      if (part->second >= bytes && (best == free_.end() || part->second < best->second)) {
+      if (part->second >= bytes && (best == free_.end() || part->second <= best->second)) {
         best = part;
       }
     }
     if (best == free_.end()) {
       return nullptr;
     }
-    const auto [segment, block] = best->first;
-    if (best->second > bytes) {
-      free_.emplace(Place(segment, block + bytes), best->second - bytes);
+    best->second -= bytes;
+    std::byte* const block = best->first + best->second;
+    if (best->second == 0) {
+      free_.erase(best);
     }
-    free_.erase(best);
     return block;
   }
 
-  // A segment that the system gave, all of it in use.
-  void add(std::byte* start, int64_t bytes) { segments_[start] = {next_segment_++, bytes}; }
-
   void give(std::byte* block, int64_t bytes) {
-    const int64_t segment = std::prev(segments_.upper_bound(block))->second.number;
-    auto part = free_.emplace(Place(segment, block), bytes).first;
+    const auto part = free_.emplace(block, bytes).first;
     join_with_next(part);
     if (part != free_.begin()) {
       join_with_next(std::prev(part));
     }
   }
 
-  // Returns how many bytes went back to the system: segments that are free as a whole.
+  // Gets from the system what the lowest part lacks, or all, where other mappings are in the way or
+  // that part is in use. Returns the bytes, 0 if there is no memory. Requires: no part is large
+  // enough.
+  int64_t grow(int64_t bytes) {
+    const bool lowest_is_free = !free_.empty() && free_.begin()->first == lowest_;
+    int64_t more = whole_pages(bytes - (lowest_is_free ? free_.begin()->second : 0));
+    std::byte* start = lowest_ == nullptr ? nullptr : map_at(lowest_ - more, more);
+    if (start == nullptr) {
+      more = whole_pages(bytes);
+      start = map_with_room_below(more);
+    }
+    if (start == nullptr) {
+      return 0;
+    }
+#ifdef MADV_HUGEPAGE
+    madvise(start, static_cast<size_t>(more), MADV_HUGEPAGE);
+#endif
+    lowest_ = start;
+    give(start, more);
+    return more;
+  }
+
+  // Returns how many bytes went back to the system.
   int64_t release() {
     int64_t released = 0;
-    for (auto it = segments_.begin(); it != segments_.end();) {
-      const auto [start, segment] = *it;
-      const auto part = free_.find(Place(segment.number, start));
-      if (part == free_.end() || part->second != segment.bytes) {
-        ++it;
-        continue;
-      }
-      free_.erase(part);
-      it = segments_.erase(it);
-      std::free(start);
-      released += segment.bytes;
+    for (const auto& [start, bytes] : free_) {
+      munmap(start, static_cast<size_t>(bytes));
+      lowest_ += start == lowest_ ? bytes : 0;
+      released += bytes;
     }
+    free_.clear();
     return released;
   }
 
  private:
-  struct Segment {
-    int64_t number = 0;  // older ones have smaller numbers
-    int64_t bytes = 0;
-  };
-  using Place = std::pair<int64_t, std::byte*>;  // a segment's number and a start within it
+  static int64_t whole_pages(int64_t bytes) {
+    return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  }
 
-  void join_with_next(std::map<Place, int64_t>::iterator part) {
+  // New memory, at `address` where that is possible; null if there is none.
+  static std::byte* map(std::byte* address, int64_t bytes) {
+    void* const start = mmap(address, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return start == MAP_FAILED ? nullptr : static_cast<std::byte*>(start);
+  }
+
+  // Null where something else is there.
+  static std::byte* map_at(std::byte* address, int64_t bytes) {
+    std::byte* const start = map(address, bytes);
+    if (start != nullptr && start != address) {
+      munmap(start, static_cast<size_t>(bytes));
+      return nullptr;
+    }
+    return start;
+  }
+
+  // At the start of a huge page, 64 GiB below where the system puts others if that is free: they
+  // grow downward too.
+  static std::byte* map_with_room_below(int64_t bytes) {
+    constexpr int64_t kRoom = int64_t{64} << 30;
+    const int64_t wide = bytes + kHugePage;
+    std::byte* start = map(nullptr, wide);
+    if (start == nullptr) {
+      return nullptr;
+    }
+    munmap(start, static_cast<size_t>(wide));
+    start = map(start - kRoom, wide);
+    if (start == nullptr) {
+      return nullptr;
+    }
+    const auto past = static_cast<int64_t>(reinterpret_cast<uintptr_t>(start) % kHugePage);
+    const int64_t before = past == 0 ? 0 : kHugePage - past, after = kHugePage - before;
+    if (before > 0) {
+      munmap(start, static_cast<size_t>(before));
+    }
+    if (after > 0) {
+      munmap(start + before + bytes, static_cast<size_t>(after));
+    }
+    return start + before;
+  }
+
+  void join_with_next(std::map<std::byte*, int64_t>::iterator part) {
     const auto next = std::next(part);
-    const auto [segment, block] = part->first;
-    if (next != free_.end() && next->first == Place(segment, block + part->second)) {
+    if (next != free_.end() && next->first == part->first + part->second) {
       part->second += next->second;
       free_.erase(next);
     }
   }
 
-  std::map<Place, int64_t> free_;  // bytes
-  std::map<std::byte*, Segment> segments_;
-  int64_t next_segment_ = 0;
+  std::map<std::byte*, int64_t> free_;  // bytes by start
+  std::byte* lowest_ = nullptr;         // of the stretch
 };
 
 class Pool {
  public:
   std::byte* take(int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    std::byte* block = bytes < kHugePage ? small_.take(bytes) : large_.take(bytes);
-    if (block != nullptr) {
-      stats_.kept -= bytes;
-    } else {
-      block = allocate_or_throw(bytes);
+    std::byte* block = find(bytes);
+    if (block == nullptr) {
+      if (!grow(bytes)) {
+        give_back();
+        if (!grow(bytes)) {
+          throw std::bad_alloc();
+        }
+      }
+      block = find(bytes);
     }
+    stats_.kept -= bytes;
     stats_.in_use += bytes;
     return block;
   }
@@ -176,7 +226,7 @@ class Pool {
     const std::lock_guard lock(mutex_);
     stats_.in_use -= bytes;
     try {
-      if (bytes < kHugePage) {
+      if (is_small(bytes)) {
         small_.give(block, bytes);
       } else {
         large_.give(block, bytes);
@@ -189,7 +239,7 @@ class Pool {
 
   void release() {
     const std::lock_guard lock(mutex_);
-    stats_.kept -= small_.release() + large_.release();
+    give_back();
   }
 
   MemoryStats stats() {
@@ -198,20 +248,19 @@ class Pool {
   }
 
  private:
-  std::byte* allocate_or_throw(int64_t bytes) {
-    std::byte* block = allocate(bytes);
-    if (block == nullptr) {
-      stats_.kept -= small_.release() + large_.release();
-      block = allocate(bytes);
-    }
-    if (block == nullptr) {
-      throw std::bad_alloc();
-    }
-    if (bytes >= kHugePage) {
-      large_.add(block, bytes);
-    }
-    return block;
+  static bool is_small(int64_t bytes) { return bytes < kHugePage; }
+
+  std::byte* find(int64_t bytes) {
+    return is_small(bytes) ? small_.take(bytes) : large_.take(bytes);
   }
+
+  bool grow(int64_t bytes) {
+    const int64_t more = is_small(bytes) ? small_.grow(bytes) : large_.grow(bytes);
+    stats_.kept += more;
+    return more > 0;
+  }
+
+  void give_back() { stats_.kept -= small_.release() + large_.release(); }
 
   std::mutex mutex_;
   SmallBlocks small_;

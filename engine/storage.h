@@ -40,7 +40,7 @@ struct MemoryStats {
 };
 MemoryStats memory_stats();
 
-// Gives kept blocks back to the system, but for parts of those of which another part is in use.
+// Gives kept blocks back to the system.
 void release_kept_memory();
 
 }  // namespace chargrad
