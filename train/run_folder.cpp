@@ -177,9 +177,8 @@ bool shows_training(const fs::path& metrics) {
 
 // Of what makes a folder a run, the first that is there; "" without any. What a run has before
 // its first checkpoint counts only in a folder that no run has held: there it is someone else's.
-std::string first_sign_of_a_run(const fs::path& path) {
-  const bool was_held = is_there(path / FolderLock::kName);
-  for (const std::string& name : was_held ? kLinks : joined({kLinks, kFiles, kLeftOvers})) {
+std::string first_sign_of_a_run(const fs::path& path, bool had_lock) {
+  for (const std::string& name : had_lock ? kLinks : joined({kLinks, kFiles, kLeftOvers})) {
     if (is_there(path / name)) {
       return name;
     }
@@ -188,6 +187,23 @@ std::string first_sign_of_a_run(const fs::path& path) {
   return !names.empty()                           ? names.back()
          : shows_training(path / "metrics.jsonl") ? "metrics.jsonl"  // its checkpoints are gone
                                                   : "";
+}
+
+// What a new run removes first; throws if that is not to be removed. `had_lock`: before this run's.
+std::vector<std::string> names_to_replace(const fs::path& path, bool overwrite, bool had_lock) {
+  std::vector<std::string> names = joined({kLinks, checkpoints(path), kFiles, kLeftOvers});
+  for (const std::string& name : names) {
+    check_is_not_in_the_way(path / name);
+  }
+  const std::string sign = first_sign_of_a_run(path, had_lock);
+  if (!sign.empty() && !overwrite) {
+    const bool can_go_on = sign == "last" || sign == "best" || parse_checkpoint_name(sign);
+    throw std::runtime_error(
+        fmt::format("{} holds a run already ({}); {}--overwrite replaces it, another --out_dir "
+                    "leaves it",
+                    shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
+  }
+  return names;
 }
 
 }  // namespace
@@ -199,28 +215,21 @@ RunFolder::RunFolder(const fs::path& path) : path_(path) {
 RunFolder RunFolder::start(const fs::path& path, bool overwrite, int64_t checkpoint_bytes) {
   check_is_no_checkpoint(path);
   make_folders(path);
+  const bool had_lock = is_there(path / FolderLock::kName);
   std::optional<RunFolder> held;
-  if (is_there(path / FolderLock::kName)) {
+  if (had_lock) {
     held = RunFolder(path);  // first: while another run writes here there is nothing to look at
   }
-  const std::vector<std::string> names = joined({kLinks, checkpoints(path), kFiles, kLeftOvers});
-  for (const std::string& name : names) {
-    check_is_not_in_the_way(path / name);
-  }
-  const std::string sign = first_sign_of_a_run(path);
-  if (!sign.empty() && !overwrite) {
-    const bool can_go_on = sign == "last" || sign == "best" || parse_checkpoint_name(sign);
-    throw std::runtime_error(
-        fmt::format("{} holds a run already ({}); {}--overwrite replaces it, another --out_dir "
-                    "leaves it",
-                    shown_path(path), sign, can_go_on ? "--resume goes on with it, " : ""));
-  }
+  std::vector<std::string> names = names_to_replace(path, overwrite, had_lock);
   check_room_for(path, kMostCheckpoints, checkpoint_bytes);
-  RunFolder folder = held ? std::move(*held) : RunFolder(path);
+  if (!held) {
+    held = RunFolder(path);
+    names = names_to_replace(path, overwrite, had_lock);  // another run may have come and gone
+  }
   for (const std::string& name : names) {
     remove_path(path / name);
   }
-  return folder;
+  return std::move(*held);
 }
 
 RunFolder RunFolder::resume(const fs::path& path) {

@@ -177,7 +177,7 @@ class Reader {
     for (const Json& number : value.at(key)) {
       if (!number.is_number_unsigned() ||
           number.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-        fail("tensor {} has {} that are not whole numbers in [0, 2^63)", shown(name), key);
+        fail("tensor {} has a {} whose numbers are not whole and in [0, 2^63)", shown(name), key);
       }
       sizes.push_back(number.get<int64_t>());
     }
@@ -188,7 +188,8 @@ class Reader {
     const std::vector<int64_t> shape = read_sizes(name, value, "shape");
     const std::vector<int64_t> offsets = read_sizes(name, value, "data_offsets");
     if (offsets.size() != 2 || offsets[0] > offsets[1]) {
-      fail("tensor {} has data_offsets {} instead of [begin, end]", shown(name), offsets);
+      fail("tensor {} has data_offsets {} instead of [begin, end]", shown(name),
+           shown(fmt::format("{}", offsets)));
     }
     if (!value.contains("dtype") || !value.at("dtype").is_string()) {
       fail("tensor {} has no dtype", shown(name));
@@ -205,7 +206,7 @@ class Reader {
     }
     if (!fits || bytes != offsets[1] - offsets[0]) {
       fail("tensor {} of dtype {} and shape {} does not take the {} bytes of its data_offsets",
-           shown(name), text, shape, offsets[1] - offsets[0]);
+           shown(name), text, shown(fmt::format("{}", shape)), offsets[1] - offsets[0]);
     }
     return {name, *dtype, shape, offsets[0], offsets[1]};
   }

@@ -1,16 +1,35 @@
 // The run folder: what may be started, gone on with and removed, and what a crash leaves.
 #include "train/run_folder.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/statvfs.h>
 
+#include <functional>
 #include <stdexcept>
+#include <utility>
 
 #include "tests/error_text.h"
 #include "tests/temp_folder.h"
 #include "tests/train/run_folder_fixture.h"
 #include "train/checkpoints.h"
+
+namespace {
+
+std::function<void()> while_room_is_asked_for;  // called once
+
+}  // namespace
+
+// In the place of the system's, which it calls.
+extern "C" int statvfs(const char* path, struct statvfs* disk) noexcept {
+  if (const auto f = std::exchange(while_room_is_asked_for, nullptr)) {
+    f();
+  }
+  const auto of_system = reinterpret_cast<decltype(&statvfs)>(dlsym(RTLD_NEXT, "statvfs"));
+  return of_system(path, disk);
+}
 
 namespace chargrad::train {
 namespace {
@@ -53,6 +72,17 @@ TEST_F(RunFolderTest, AFailedSaveLeavesEverythingAsItWas) {
 TEST_F(RunFolderTest, TwoRunsInOneFolderAreRefused) {
   const RunFolder folder = RunFolder::start(run(), false);
   EXPECT_EQ(start_error(true), run().string() + " is in use by another training run");
+}
+
+// Between the first look at the folder and the lock, which is when the disk's room is asked for.
+TEST_F(RunFolderTest, ARunThatComesAndGoesInBetweenIsNotRemoved) {
+  while_room_is_asked_for = [&] {
+    RunFolder other = RunFolder::start(run(), false);
+    save(other, 5, 2, "a");
+  };
+  EXPECT_THAT(start_error(false), HasSubstr("run holds a run already (last)"));
+  EXPECT_EQ(dir.read("run/last/model.safetensors"), "a");
+  EXPECT_NO_THROW(RunFolder::start(run(), true));
 }
 
 TEST_F(RunFolderTest, ARunIsReplacedOnlyWhenThatIsAsked) {
