@@ -1,6 +1,7 @@
 // Recording, and the guards. The backward pass itself is in backward.cpp.
 #include "engine/autograd.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 
@@ -74,12 +75,22 @@ Saved::Saved(std::vector<Tensor> tensors) : tensors_(std::move(tensors)) {
 Saved& Saved::recompute(size_t i, const Tensor& input) {
   const Node* const maker = input.grad_fn().get();
   const bool is_as_made = input.version() == 0;
+  constexpr int kMostDepth = 4;  // else a chain of n ops could cost the square of n
   if (grad_mode && maker != nullptr && maker->recompute && is_as_made && is_recomputed(input) &&
-      tensors_[i].storage() == input.storage()) {
+      tensors_[i].storage() == input.storage() && maker->saved.depth_ < kMostDepth) {
+    depth_ = std::max(depth_, maker->saved.depth_ + 1);
     sources_.push_back({i, maker, input.shared_impl(), tensors_[i].shape()});
     tensors_[i] = Tensor();
   }
   return *this;
+}
+
+int64_t Saved::bytes() const {
+  int64_t sum = 0;
+  for (const Tensor& x : tensors_) {
+    sum += x.defined() ? x.numel() * dtype_size(x.dtype()) : 0;
+  }
+  return sum;
 }
 
 Tensor Saved::operator[](size_t i) const {
@@ -96,6 +107,16 @@ Tensor Saved::operator[](size_t i) const {
   CHARGRAD_CHECK(!x.defined() || x.version() == versions_[i], "backward: a tensor of shape ",
                  x.shape(), " saved by op '", op_, "' was changed in place since then (version ",
                  x.version(), ", saved at ", versions_[i], ")");
+  return x;
+}
+
+Tensor Saved::reuse_or_empty(const Tensor& x) const {
+  const bool is_whole =
+      x.is_contiguous() && x.storage()->bytes() == x.numel() * dtype_size(x.dtype());
+  if (!is_last_use_ || !is_whole || x.storage().use_count() > 1) {
+    return empty_like(x);
+  }
+  x.bump_version();
   return x;
 }
 
@@ -117,6 +138,10 @@ NoGradGuard::NoGradGuard() : before_(grad_mode) {
 }
 NoGradGuard::~NoGradGuard() {
   grad_mode = before_;
+}
+
+int64_t least_recomputed() {
+  return least_recomputed_bytes;
 }
 
 bool is_recomputed(const Tensor& y) {
@@ -215,6 +240,11 @@ Node::~Node() {
       take_edges(*node);  // so that its own destructor, now, finds nothing left to follow
     }
   }
+}
+
+Grads Node::gradients(const Tensor& dy, bool is_last_use) {
+  saved.is_last_use_ = is_last_use;
+  return fn(dy, saved);
 }
 
 void Node::free() {

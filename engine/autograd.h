@@ -28,15 +28,21 @@ class Saved {
   explicit Saved(std::vector<Tensor> tensors);
 
   // Lets go of tensor i, which is `input` or a view of it, if that is large, was not changed since
-  // it was made, and the op that made it can make it again (RecomputeFn); otherwise changes
-  // nothing. Requires: `input` is one of the op's inputs, so that the graph holds the op that made
-  // it.
+  // it was made, and the op that made it can make it again (RecomputeFn) from what is kept, with at
+  // most three results between; otherwise changes nothing. Requires: `input` is one of the op's
+  // inputs, so that the graph holds the op that made it.
   Saved& recompute(size_t i, const Tensor& input);
+  // Of the tensors that were not let go of.
+  int64_t bytes() const;
 
   // Throws when the tensor was changed in place since it was saved. One that was let go of is taken
   // from `input` where that lives on, under the same rule, and made again otherwise, in each call:
   // use it and drop it.
   Tensor operator[](size_t i) const;
+  // Memory for a gradient of the shape and dtype of x, one of the above, contiguous: x's own where
+  // nobody else holds it and the graph is not retained. Its version is raised then, so that a
+  // backward that is cut short cannot be repeated.
+  Tensor reuse_or_empty(const Tensor& x) const;
   // Whether the op's input i wants a gradient.
   bool needs_grad(size_t i) const { return needs_grad_[i]; }
 
@@ -58,6 +64,8 @@ class Saved {
   std::vector<Source> sources_;
   std::vector<uint64_t> versions_;
   std::vector<bool> needs_grad_;
+  int depth_ = 0;  // how many results must be made again, one from the other, for those let go of
+  bool is_last_use_ = false;
 };
 
 // An undefined tensor may be saved; it comes back undefined.
@@ -77,8 +85,9 @@ using BackwardFn = std::function<Grads(const Tensor& dy, const Saved& saved)>;
 Tensor record(const char* op, Tensor y, const std::vector<Tensor>& inputs, Saved saved,
               BackwardFn fn, RecomputeFn recompute = nullptr);
 
-// Whether y is large enough for being made again in backward rather than kept: 4 MiB and more, or
-// as a RecomputeGuard says.
+// Bytes from which on a result is made again in backward rather than kept: 4 MiB, or what a
+// RecomputeGuard says; and whether y has as many.
+int64_t least_recomputed();
 bool is_recomputed(const Tensor& y);
 
 // Whether ops are recorded now.

@@ -202,8 +202,8 @@ class BackwardPass {
     }
   }
 
-  static Grads call(const Node& node, const Tensor& dy) {
-    Grads grads = node.fn(dy, node.saved);
+  Grads call(Node& node, const Tensor& dy) const {
+    Grads grads = node.gradients(dy, /*is_last_use=*/!retain_graph_);
     CHARGRAD_CHECK(grads.size() == node.edges.size(), "backward: op '", node.op, "' returned ",
                    grads.size(), " gradients for ", node.edges.size(), " inputs");
     for (size_t i = 0; i < grads.size(); ++i) {

@@ -35,6 +35,9 @@ struct Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
+  // What fn gives; the last use of what was saved is told it.
+  Grads gradients(const Tensor& dy, bool is_last_use);
+
   // Drops what backward needed; a later backward through here is an error.
   void free();
 

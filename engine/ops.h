@@ -150,6 +150,13 @@ Tensor relu(const Tensor& x);
 enum class GeluApproximate { kNone, kTanh };
 Tensor gelu(const Tensor& x, GeluApproximate approximate = GeluApproximate::kNone);
 
+// linear(gelu(x), weight, bias); the gelu of a large x (least_recomputed) is made, used and dropped
+// in parts, and is never whole in memory. Saves x and weight. dW = dy^T gelu(x), dx = dy W times
+// gelu's slope, written over x where nobody else holds it and the graph is not retained; db as
+// linear's.
+Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                   GeluApproximate approximate = GeluApproximate::kNone);
+
 // The larger or smaller of a and b, broadcast; a NaN wins. The gradient goes to the one chosen,
 // half to each where they are equal; saves a and b. As torch.maximum, minimum.
 Tensor maximum(const Tensor& a, const Tensor& b);
@@ -287,7 +294,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index);
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index);
 
 // Rows of `weight` (V, C): ids (...) int64 in [0, V) -> (..., C).
-//   dweight = dy added up by row, in a fixed order; saves ids.
+//   dweight = dy added up by row, in a fixed order; saves ids and, to make itself again, weight.
 //   As torch.nn.functional.embedding(ids, weight).
 Tensor embedding(const Tensor& ids, const Tensor& weight);
 

@@ -16,7 +16,7 @@ struct Work {
 
 Work work_of(std::string_view op, const Tensor& y, const std::vector<Tensor>& inputs) {
   const auto numel = static_cast<double>(y.numel());
-  if (op == "linear" || op == "matmul") {
+  if (op == "linear" || op == "gelu_linear" || op == "matmul") {
     const auto K = static_cast<double>(inputs[0].size(-1));
     return {2 * numel * K, int{inputs[0].requires_grad()} + int{inputs[1].requires_grad()}};
   }

@@ -44,13 +44,16 @@ MLP::MLP(const GPTConfig& config, Generator& generator)
       c_proj(4 * config.n_embd, config.n_embd, config.bias, generator),
       dropout_(config.dropout) {
   register_module("c_fc", c_fc);
-  register_module("gelu", gelu);
   register_module("c_proj", c_proj);
   register_module("dropout", dropout_);
 }
 
 Tensor MLP::forward(const Tensor& x) const {
-  return dropout_(c_proj(gelu(c_fc(x))));
+  return down(c_fc(x));
+}
+
+Tensor MLP::down(const Tensor& hidden) const {
+  return dropout_(c_proj(hidden));
 }
 
 Block::Block(const GPTConfig& config, Generator& generator)
@@ -66,7 +69,8 @@ Block::Block(const GPTConfig& config, Generator& generator)
 
 Tensor Block::forward(const Tensor& x) const {
   const Tensor y = x + attn(ln_1(x));
-  return y + mlp(ln_2(y));
+  const Tensor hidden = mlp.c_fc(ln_2(y));  // a statement, so that the norm's result ends with it
+  return y + mlp.down(hidden);
 }
 
 Transformer::Transformer(const GPTConfig& config, Generator& generator)

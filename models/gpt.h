@@ -5,7 +5,6 @@
 
 #include "engine/generator.h"
 #include "models/language_model.h"
-#include "nn/activation.h"
 #include "nn/containers.h"
 #include "nn/dropout.h"
 #include "nn/embedding.h"
@@ -45,9 +44,11 @@ class MLP : public nn::Layer {
   MLP(const GPTConfig& config, Generator& generator);
   Tensor forward(const Tensor& x) const override;
 
+  // From c_fc's result on.
+  Tensor down(const Tensor& hidden) const;
+
   nn::Linear c_fc;
-  nn::GELU gelu;
-  nn::Linear c_proj;
+  nn::GELULinear c_proj;
 
  private:
   nn::Dropout dropout_;

@@ -91,7 +91,7 @@ class GPTDecoder : public Decoder {
   Tensor run(Layer& layer, const Tensor& x, int64_t first) const {
     const Tensor attended = layer.c_proj(attend(layer, layer.block.ln_1(x), first));
     const Tensor y = (layer.keys_values ? last_row(x) : x) + attended;
-    return y + layer.mlp_c_proj(layer.block.mlp.gelu(layer.c_fc(layer.block.ln_2(y))));
+    return y + layer.mlp_c_proj(gelu(layer.c_fc(layer.block.ln_2(y))));
   }
 
   // h (B, t, C) -> what its rows take from all positions so far (B, t, C), or (B, 1, C).

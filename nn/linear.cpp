@@ -27,4 +27,8 @@ Tensor Linear::forward(const Tensor& x) const {
   return linear(x, weight, bias);
 }
 
+Tensor GELULinear::forward(const Tensor& x) const {
+  return gelu_linear(x, weight, bias);
+}
+
 }  // namespace chargrad::nn

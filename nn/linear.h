@@ -17,4 +17,12 @@ class Linear : public Layer {
   Tensor bias;    // (out_features), undefined without
 };
 
+// A Linear behind a GELU, y = GELU(x) W^T + b, as the second half of an MLP: what the GELU of a
+// large x gives is never whole in memory (gelu_linear).
+class GELULinear : public Linear {
+ public:
+  using Linear::Linear;
+  Tensor forward(const Tensor& x) const override;
+};
+
 }  // namespace chargrad::nn

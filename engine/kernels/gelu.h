@@ -13,7 +13,7 @@ namespace chargrad::kernels {
 template <class X, class Y>
 void gelu(const X* x, Y* y, Y* slope, int64_t n, bool tanh_form);
 
-// dx_i = dy_i slope_i, where slope_i is rounded to Y as gelu does. dx may be dy.
+// dx_i = dy_i slope_i, where slope_i is rounded to Y as gelu does. dx may be x or dy.
 template <class X, class Y>
 void gelu_backward(const X* x, const Y* dy, Y* dx, int64_t n, bool tanh_form);
 

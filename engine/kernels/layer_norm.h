@@ -19,7 +19,7 @@ void layer_norm_forward(const X* x, const Wide<X>* weight, const Wide<X>* bias, 
 // With h_ij = (x_ij - mean_i) rstd_i and g_ij = dy_ij weight_j:
 //   dx_ij = rstd_i (g_ij - mean_j(g_ij) - h_ij mean_j(g_ij h_ij))
 //   dweight_j = sum_i dy_ij h_ij,  dbias_j = sum_i dy_ij
-// A null output is not computed. dx may be dy.
+// A null output is not computed. dx may be x or dy.
 template <class X, class Y>
 void layer_norm_backward(const X* x, const Wide<X>* weight, const Wide<X>* mean,
                          const Wide<X>* rstd, const Y* dy, int64_t rows, int64_t cols, X* dx,

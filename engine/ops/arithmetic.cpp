@@ -99,13 +99,27 @@ Tensor add(const Tensor& a, const Tensor& b) {
   if (in.dtype == kBool) {
     return indirectly(in, [](const Tensor& u, const Tensor& v) { return add(u, v); });
   }
-  Tensor y = apply_mixed("add", in, [](const auto&... all) { kernels::add(all...); });
+  const auto sum = [](const Operands& of) {
+    return apply_mixed("add", of, [](const auto&... all) { kernels::add(all...); });
+  };
+  Tensor y = sum(in);
+  Saved kept;
+  RecomputeFn again;
+  if (is_recomputed(y)) {
+    // Of embeddings and positions next to nothing must be kept for making their sum again.
+    Saved operands = save(in.a, in.b).recompute(0, in.a).recompute(1, in.b);
+    if (operands.bytes() <= y.numel() * dtype_size(y.dtype()) / 16) {
+      kept = std::move(operands);
+      again = [sum](const Saved& saved) { return sum(Operands::mixed(saved[0], saved[1])); };
+    }
+  }
   return record(
-      "add", y, {in.a, in.b}, save(),
+      "add", y, {in.a, in.b}, std::move(kept),
       [to_a = in.a.shape(), to_b = in.b.shape()](const Tensor& dy, const Saved& saved) -> Grads {
         return {saved.needs_grad(0) ? sum_to(dy, to_a) : Tensor(),
                 saved.needs_grad(1) ? sum_to(dy, to_b) : Tensor()};
-      });
+      },
+      again);
 }
 
 Tensor sub(const Tensor& a, const Tensor& b) {

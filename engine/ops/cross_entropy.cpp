@@ -40,10 +40,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
   const int64_t count = result.count;
   return record("cross_entropy", loss, {logits}, save(x, ids, lse),
                 [rows, V, ignore_index, count](const Tensor& dy, const Saved& saved) -> Grads {
-                  const Tensor dx = empty_like(saved[0]);
+                  const Tensor kept = saved[0], dx = saved.reuse_or_empty(kept);
                   const double scale = dy.item() / static_cast<double>(count);
                   visit_any_floating(dx.dtype(), [&]<class S>() {
-                    kernels::cross_entropy_backward(saved[0].data<S>(), saved[1].data<int64_t>(),
+                    kernels::cross_entropy_backward(kept.data<S>(), saved[1].data<int64_t>(),
                                                     saved[2].data<double>(), rows, V, ignore_index,
                                                     scale, dx.data<S>());
                   });

@@ -13,24 +13,27 @@ void check_range(const char* op, const char* what, const Tensor& index, int64_t 
                  " is outside [0, ", n, ")");
 }
 
-// y = the `s.count` slices of x that index names, of shape `shape`; the gradient adds them up.
+// The `s.count` slices of x that index names, of shape `shape`.
 // Requires: index and x are contiguous, index is in range.
-Tensor select_rows(const char* op, const kernels::Selection& s, const Tensor& x,
-                   const Tensor& index, const Shape& shape) {
+Tensor select_rows(const kernels::Selection& s, const Tensor& x, const Tensor& index,
+                   const Shape& shape) {
   Tensor y = empty(shape, x.dtype());
   visit_all(x.dtype(), [&]<class S>() {
     kernels::index_select<S>(s, index.data<int64_t>(), x.data<S>(), y.data<S>());
   });
-  return record(op, y, {x}, save(index),
-                [s, from = x.shape()](const Tensor& dy, const Saved& saved) -> Grads {
-                  const Tensor up = contiguous(dy);
-                  Tensor dx = empty(from, dy.dtype());
-                  visit_floating(dy.dtype(), [&]<class S>() {
-                    kernels::index_select_backward<S>(s, saved[0].data<int64_t>(), up.data<S>(),
-                                                      dx.data<S>());
-                  });
-                  return {dx};
-                });
+  return y;
+}
+
+// The gradient adds the slices of dy up in one of the shape `from`; of index, which is saved first.
+BackwardFn select_rows_backward(const kernels::Selection& s, const Shape& from) {
+  return [s, from](const Tensor& dy, const Saved& saved) -> Grads {
+    const Tensor up = contiguous(dy);
+    Tensor dx = empty(from, dy.dtype());
+    visit_floating(dy.dtype(), [&]<class S>() {
+      kernels::index_select_backward<S>(s, saved[0].data<int64_t>(), up.data<S>(), dx.data<S>());
+    });
+    return {dx};
+  };
 }
 
 // The space of `index`'s shape: dense values, index, and `x` (given by its strides) standing
@@ -70,7 +73,8 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   shape[static_cast<size_t>(d)] = ids.numel();
   const kernels::Selection s{numel_of(Shape(shape.begin(), shape.begin() + d)), x.size(d),
                              numel_of(Shape(shape.begin() + d + 1, shape.end())), ids.numel()};
-  return select_rows("index_select", s, contiguous(x), ids, shape);
+  return record("index_select", select_rows(s, contiguous(x), ids, shape), {x}, save(ids),
+                select_rows_backward(s, x.shape()));
 }
 
 Tensor embedding(const Tensor& ids, const Tensor& weight) {
@@ -85,7 +89,11 @@ Tensor embedding(const Tensor& ids, const Tensor& weight) {
   Shape shape = ids.shape();
   shape.push_back(weight.size(1));  // (..., C)
   const kernels::Selection s{1, weight.size(0), weight.size(1), index.numel()};
-  return select_rows("embedding", s, contiguous(weight), index, shape);
+  const Tensor table = contiguous(weight);
+  return record("embedding", select_rows(s, table, index, shape), {weight}, save(index, table),
+                select_rows_backward(s, weight.shape()), [s, shape](const Saved& saved) {
+                  return select_rows(s, saved[1], saved[0], shape);
+                });
 }
 
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& index) {

@@ -61,13 +61,13 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   // With h = (x - mean) * rstd and g = dy * weight:
   //   dx = rstd * (g - mean g - h * mean(g * h)); dweight = sum dy * h; dbias = sum dy.
   return record(
-      "layer_norm", y, {x, weight, bias}, save(in, w, b, mean, rstd),
+      "layer_norm", y, {x, weight, bias}, save(in, w, b, mean, rstd).recompute(0, x),
       [](const Tensor& dy, const Saved& saved) -> Grads {
         const Tensor kept_x = saved[0], kept_w = saved[1], means = saved[3], rstds = saved[4];
         const Tensor up = dy.contiguous();
         const int64_t rows = means.numel(), cols = kept_x.size(-1);
         Grads grads(3);
-        grads[0] = saved.needs_grad(0) ? empty_like(kept_x) : Tensor();
+        grads[0] = saved.needs_grad(0) ? saved.reuse_or_empty(kept_x) : Tensor();
         grads[1] = saved.needs_grad(1) ? empty({cols}, means.dtype()) : Tensor();
         grads[2] = saved.needs_grad(2) ? empty({cols}, means.dtype()) : Tensor();
         visit_mixed(kept_x.dtype(), dy.dtype(), [&]<class X, class Y>() {

@@ -1,9 +1,11 @@
-// What linear and matmul share: the dtypes of a product. Not public.
+// What the ops with a product share: its dtypes, and what those of a layer have in common. Not
+// public.
 #pragma once
 
 #include <utility>
 
 #include "engine/dtype.h"
+#include "engine/tensor.h"
 
 namespace chargrad {
 
@@ -29,5 +31,15 @@ void visit_product(DType operands, DType result, F&& f) {
     f.template operator()<bfloat16, bfloat16>();
   }
 }
+
+// Throws unless x (..., in), weight (out, in) and bias (out) or none go together.
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+// x (..., n) as (rows, n).
+Tensor as_rows(const Tensor& x);
+
+// Fills y (M, N), whose rows are contiguous, with a (M, K) b (K, N) + bias (N), in a dtype that
+// product_dtype gives for theirs; a and b of one dtype, the bias, if any, of their sums'.
+void product_into(const Tensor& y, const Tensor& a, const Tensor& b, const Tensor& bias = {});
 
 }  // namespace chargrad

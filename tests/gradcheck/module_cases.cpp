@@ -110,6 +110,11 @@ void add_layers(std::vector<Case>& cases) {
   cases.push_back(layer_case("nn.Linear/with_bias", {2, 3, 5}, linear(5, 4, true)));
   cases.push_back(layer_case("nn.Linear/without_bias", {3, 5}, linear(5, 4, false)));
   cases.push_back(layer_case("nn.Linear/one_feature", {3, 1}, linear(1, 1, true)));
+  const auto gelu_linear = [](bool with_bias) {
+    return [=](Generator& g) { return std::make_shared<GELULinear>(5, 4, with_bias, g); };
+  };
+  cases.push_back(layer_case("nn.GELULinear/with_bias", {2, 3, 5}, gelu_linear(true)));
+  cases.push_back(layer_case("nn.GELULinear/without_bias", {3, 5}, gelu_linear(false)));
 
   cases.push_back({"nn.Embedding/repeated_ids", [] {
                      Generator generator(kSeed);

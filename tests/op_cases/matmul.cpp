@@ -1,4 +1,4 @@
-// matmul and linear.
+// matmul, linear and gelu_linear.
 #include "engine/ops.h"
 #include "tests/op_cases/op_cases.h"
 
@@ -13,6 +13,18 @@ std::vector<OpCase> matmul_cases() {
   const auto large = [](const std::vector<Tensor>& in) {
     const RecomputeGuard always(0);
     return linear(gelu(linear(layer_norm(in[0]), in[1])), in[2]);
+  };
+  const auto behind_gelu = [](const std::vector<Tensor>& in) {
+    return gelu_linear(in[0], in[1], in.size() > 2 ? in[2] : Tensor());
+  };
+  // As on a large x, a row at a time, and two at a time.
+  const auto row_by_row = [](const std::vector<Tensor>& in) {
+    const RecomputeGuard always(0);
+    return gelu_linear(in[0], in[1], in[2]);
+  };
+  const auto by_rows = [](const std::vector<Tensor>& in) {
+    const RecomputeGuard two_rows(in[0].numel() / in[0].size(-1) > 2 ? 32 : 0);
+    return gelu_linear(in[0], in[1], Tensor(), GeluApproximate::kTanh);
   };
   return {
       {"matmul/matrices", {{4, 3}, {3, 5}}, product},
@@ -40,6 +52,11 @@ std::vector<OpCase> matmul_cases() {
       {"linear/vector", {{3}, {5, 3}, {5}}, layer},
       {"linear/batched", {{2, 3, 4}, {5, 4}, {5}}, layer},
       {"linear/strided", {{2, 3, 4}, {5, 4}, {5}}, layer, Draw::kNormal, Layout::kStrided},
+      {"gelu_linear/matrix", {{4, 3}, {5, 3}}, behind_gelu},
+      {"gelu_linear/size_1", {{1, 1}, {1, 1}, {1}}, behind_gelu},
+      {"gelu_linear/bias", {{2, 3, 4}, {5, 4}, {5}}, behind_gelu},
+      {"gelu_linear/row_by_row", {{2, 3, 4}, {5, 4}, {5}}, row_by_row},
+      {"gelu_linear/by_rows_strided", {{5, 3}, {4, 3}}, by_rows, Draw::kNormal, Layout::kStrided},
       {"linear/large", {{2, 3, 4}, {5, 4}, {3, 5}}, large},
   };
 }

@@ -30,6 +30,7 @@ Result forward(const std::vector<S>& x, const std::vector<int64_t>& target) {
   return {value, lse.get()};
 }
 
+// Also in place, to the bit.
 template <class S>
 std::vector<S> backward(const std::vector<S>& x, const std::vector<int64_t>& target,
                         const std::vector<double>& lse, double scale) {
@@ -38,6 +39,9 @@ std::vector<S> backward(const std::vector<S>& x, const std::vector<int64_t>& tar
   cross_entropy_backward(in.data(), target.data(), lse.data(), rows,
                          static_cast<int64_t>(x.size()) / rows, kIgnore, scale, out.data());
   EXPECT_TRUE(out.intact());
+  cross_entropy_backward(in.data(), target.data(), lse.data(), rows,
+                         static_cast<int64_t>(x.size()) / rows, kIgnore, scale, in.data());
+  EXPECT_TRUE(in.intact() && same_bits(in.get(), out.get()));
   return out.get();
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "engine/kernels/layer_norm_ref.h"
 #include "tests/engine/kernels/kernel_testing.h"
@@ -40,6 +41,7 @@ Forward<X, Y> forward(const std::vector<X>& x, const Parameter<X>& weight, const
   return {y.get(), mean.get(), rstd.get()};
 }
 
+// dx also in x's place and, if they are of one type, in dy's, to the bit.
 template <class X, class Y = X>
 Backward<X> backward(const std::vector<X>& x, const Parameter<X>& weight, const std::vector<Y>& dy,
                      int64_t rows, double eps = 1e-5) {
@@ -48,10 +50,19 @@ Backward<X> backward(const std::vector<X>& x, const Parameter<X>& weight, const 
   Guarded<X> in(x), dx(rows * cols);
   Guarded<Y> up(dy);
   Guarded<Wide<X>> w(weight), mean(f.mean), rstd(f.rstd), dweight(cols), dbias(cols);
-  layer_norm_backward<X, Y>(in.data(), weight.empty() ? nullptr : w.data(), mean.data(),
-                            rstd.data(), up.data(), rows, cols, dx.data(), dweight.data(),
-                            dbias.data());
-  EXPECT_TRUE(dx.intact() && dweight.intact() && dbias.intact());
+  const auto run = [&](const X* from, X* to) {
+    layer_norm_backward<X, Y>(from, weight.empty() ? nullptr : w.data(), mean.data(), rstd.data(),
+                              up.data(), rows, cols, to, dweight.data(), dbias.data());
+    EXPECT_TRUE(dweight.intact() && dbias.intact());
+  };
+  run(in.data(), dx.data());
+  EXPECT_TRUE(dx.intact());
+  run(in.data(), in.data());
+  EXPECT_TRUE(in.intact() && same_bits(in.get(), dx.get()));
+  if constexpr (std::is_same_v<X, Y>) {
+    run(Guarded<X>(x).data(), up.data());
+    EXPECT_TRUE(up.intact() && same_bits(up.get(), dx.get()));
+  }
   return {dx.get(), dweight.get(), dbias.get()};
 }
 

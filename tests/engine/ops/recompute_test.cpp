@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -97,6 +98,56 @@ TEST(Recompute, LayerNormAndGeluResultsAreNotKept) {
   const int64_t row = dtype_size(kFloat32) * 64, U = 64 * row, statistics = 2 * row;
   EXPECT_EQ(bytes_kept(kNever), U + statistics + 4 * U + 4 * U);  // and GELU's slope
   EXPECT_EQ(bytes_kept(kAlways), statistics + 4 * U);             // GELU's input
+}
+
+// Result and gradients of linear(layer_norm(embedding + positions)).
+std::vector<std::vector<double>> run_embedding(int64_t least_bytes, int64_t* kept) {
+  const RecomputeGuard guard(least_bytes);
+  Generator generator(4);
+  const Tensor ids = randint(0, 7, {32}, generator);
+  const Tensor table = leaf({7, 64}, 1), positions = leaf({64}, 2), w = leaf({8, 64}, 3);
+  const int64_t before = memory_stats().in_use;
+  const Tensor y = linear(layer_norm(embedding(ids, table) + positions), w);
+  *kept = memory_stats().in_use - before - y.storage()->bytes();
+  y.backward(leaf({32, 8}, 5).detach());
+  return {values(y), values(table.grad()), values(positions.grad()), values(w.grad())};
+}
+
+TEST(Recompute, SumsOfEmbeddingsAreNotKept) {
+  int64_t always = 0, never = 0;
+  EXPECT_EQ(run_embedding(kAlways, &always), run_embedding(kNever, &never));
+  const int64_t sum = int64_t{32} * 64 * dtype_size(kFloat32), statistics = 2 * 32 * 4;
+  EXPECT_EQ(always, statistics);
+  EXPECT_EQ(never, statistics + 2 * sum);  // what layer_norm and linear were given
+}
+
+TEST(Recompute, SumsOfTwoLargeTensorsAreKept) {
+  const RecomputeGuard guard(kAlways);
+  const Tensor a = leaf({4, 6}, 1), b = leaf({4, 6}, 2), w = leaf({5, 6}, 3);
+  Tensor sum_of_both = a + b;
+  const Tensor y = linear(sum_of_both, w);
+  const std::weak_ptr<Storage> storage = sum_of_both.storage();
+  sum_of_both = Tensor();
+  EXPECT_FALSE(storage.expired());
+}
+
+// What is four results away from what is kept is kept itself.
+TEST(Recompute, ChainsAreCut) {
+  const RecomputeGuard guard(kAlways);
+  const Tensor x = leaf({6, 8}, 1, kFloat64), w = leaf({5, 8}, 2, kFloat64);
+  const Tensor one = ones({}, kFloat64);
+  for (const int length : {0, 1, 3, 4, 5, 9}) {
+    int count = 0;
+    Tensor z = counted(x, &count);
+    for (int i = 0; i < length; ++i) {
+      z = z + one;
+    }
+    const Tensor y = sum(linear(z, w));
+    z = Tensor();
+    const Tensor dw = grad({y}, {w})[0];
+    EXPECT_EQ(count, length < 4 ? 1 : 0) << length;
+    EXPECT_THAT(values(dw.select(0, 0)), near(values(sum(x * 2 + length, {0})), 1e-13));
+  }
 }
 
 // When the gradient of x arrives at the op that made x, x is gone again.

@@ -155,6 +155,21 @@ TEST(Twins, Linear) {
   }
 }
 
+// Whole, in one part and row by row.
+TEST(Twins, GeluLinear) {
+  for (const auto form : {GeluApproximate::kNone, GeluApproximate::kTanh}) {
+    for (const int64_t least_bytes : {int64_t{1} << 20, int64_t{300}, int64_t{0}}) {
+      const RecomputeGuard guard(least_bytes);
+      expect_twins([form](const auto& t) { return gelu_linear(t[0], t[1], t[2], form); },
+                   [form](const auto& t) { return twin_linear(gelu(t[0], form), t[1], t[2]); },
+                   {{5, 3, 33}, {17, 33}, {17}});
+      expect_twins([form](const auto& t) { return gelu_linear(t[0], t[1], {}, form); },
+                   [form](const auto& t) { return twin_linear(gelu(t[0], form), t[1], {}); },
+                   {{7, 5}, {4, 5}});
+    }
+  }
+}
+
 TEST(Twins, Softmax) {
   for (const Shape& shape : kShapes) {
     for (int64_t dim = 0; dim < static_cast<int64_t>(shape.size()); ++dim) {
