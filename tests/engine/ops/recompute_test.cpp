@@ -116,7 +116,7 @@ std::vector<std::vector<double>> run_embedding(int64_t least_bytes, int64_t* kep
 TEST(Recompute, SumsOfEmbeddingsAreNotKept) {
   int64_t always = 0, never = 0;
   EXPECT_EQ(run_embedding(kAlways, &always), run_embedding(kNever, &never));
-  const int64_t sum = int64_t{32} * 64 * dtype_size(kFloat32), statistics = 2 * 32 * 4;
+  const int64_t sum = int64_t{32} * 64 * dtype_size(kFloat32), statistics = int64_t{2} * 32 * 4;
   EXPECT_EQ(always, statistics);
   EXPECT_EQ(never, statistics + 2 * sum);  // what layer_norm and linear were given
 }
