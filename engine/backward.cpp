@@ -179,14 +179,14 @@ class BackwardPass {
       dy = std::move(found->second);
       pending_.erase(found);
     }
-    if (dy.defined()) {
+    const bool wanted = !capturing_ || needed_.count(&node) > 0;
+    if (dy.defined() && (wanted || capture_index_.count(&node) > 0)) {
       dy = apply_hooks(node.hooks, std::move(dy));
       capture(&node, dy);
       if (const auto output = node.retain_grad.lock(); output && !capturing_) {
         output->grad = output->grad.defined() ? add(output->grad, dy) : clone(dy);
       }
     }
-    const bool wanted = !capturing_ || needed_.count(&node) > 0;
     Grads grads(node.edges.size());
     if (dy.defined() && wanted) {
       grads = call(node, dy);

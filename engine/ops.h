@@ -334,7 +334,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, int64_t ignore_
 // (x - mean) / sqrt(var + eps) over the last dim (biased variance), times weight, plus bias.
 //   x (..., C), weight (C) and bias (C), each possibly undefined -> (..., C).
 //   with h the normalised x and g = dy * weight: dx = (g - mean g - h * mean(g * h)) / std;
-//   dweight = sum dy * h, dbias = sum dy; saves x, weight, bias, mean and 1/std.
+//   dweight = sum dy * h, dbias = sum dy; saves x (unless it is large and can be made again),
+//   weight, bias, mean and 1/std.
 //   As torch.nn.functional.layer_norm over the last dim. Under autocast float32 gives bfloat16.
 //   Ba et al., "Layer Normalization", 2016.
 Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},

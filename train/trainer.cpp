@@ -52,6 +52,18 @@ std::string non_finite_weight(const nn::Module& model) {
   return "";
 }
 
+// While alive, the model is in evaluation mode.
+class EvalMode {
+ public:
+  explicit EvalMode(LanguageModel& model) : model_(model) { model_.eval(); }
+  ~EvalMode() { model_.train(); }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  LanguageModel& model_;
+};
+
 }  // namespace
 
 Trainer::Trainer(const TrainSettings& settings, const data::Dataset& dataset, TrainEvents events,
@@ -187,13 +199,12 @@ Tensor Trainer::loss(const Batch& batch) const {
 
 std::optional<EvalMetrics> Trainer::evaluate(Generator& generator) {
   const NoGradGuard no_grad;
-  model_->eval();
+  const EvalMode eval_mode(*model_);
   EvalMetrics result{state_.next_iter, 0, 0};
   for (const data::Split split : {data::Split::kTrain, data::Split::kVal}) {
     double sum = 0;
     for (int64_t i = 0; i < settings_.eval_iters; ++i) {
       if (stopped()) {
-        model_->train();
         return std::nullopt;
       }
       sum += loss(batches_.at(split, batches_.draw(split, generator))).item();
@@ -201,7 +212,6 @@ std::optional<EvalMetrics> Trainer::evaluate(Generator& generator) {
     (split == data::Split::kTrain ? result.train_loss : result.val_loss) =
         sum / static_cast<double>(settings_.eval_iters);
   }
-  model_->train();
   return result;
 }
 
@@ -341,6 +351,9 @@ std::string Trainer::first_nonfinite_op() {
     } catch (const std::invalid_argument& e) {
       found = fmt::format(" ({})", without_source(e.what(), "detect_anomaly"));
       break;
+    } catch (const std::exception& e) {
+      found = fmt::format(" (the op is not known: {})", e.what());
+      break;
     }
   }
   default_generator().set_dropout_calls(calls);
@@ -372,10 +385,20 @@ void Trainer::warn(const std::string& message) const {
 
 bool Trainer::has_finite_loss() const {
   const NoGradGuard no_grad;
-  model_->eval();
-  const double value = loss(batches_.at(data::Split::kTrain, state_.batch)).item();
-  model_->train();
-  return std::isfinite(value);
+  const EvalMode eval_mode(*model_);
+  return std::isfinite(loss(batches_.at(data::Split::kTrain, state_.batch)).item());
+}
+
+std::string Trainer::why_not_to_save() const {
+  try {
+    if (!eval_is_finite_ || !has_finite_loss()) {
+      return "its loss is not finite";
+    }
+  } catch (const std::exception& e) {
+    return e.what();  // no memory for the loss
+  }
+  const std::string name = non_finite_weight(*model_);
+  return name.empty() ? "" : name + " holds a NaN or an infinity";
 }
 
 void Trainer::save(Output& output) {
@@ -386,15 +409,9 @@ void Trainer::save(Output& output) {
   }
   std::string settings_failure;
   const bool saved = attempt("checkpoint", [&] {
-    if (!eval_is_finite_ || !has_finite_loss()) {
-      throw std::runtime_error(fmt::format(
-          "the model before iteration {} is not saved: its loss is not finite", state.next_iter));
-    }
-    if (const std::string name = non_finite_weight(*model_); !name.empty()) {
+    if (const std::string reason = why_not_to_save(); !reason.empty()) {
       throw std::runtime_error(
-          fmt::format("the model before iteration {} is not saved: {} holds a "
-                      "NaN or an infinity",
-                      state.next_iter, name));
+          fmt::format("the model before iteration {} is not saved: {}", state.next_iter, reason));
     }
     const auto write = [this, &state](const std::filesystem::path& folder) {
       write_model(folder, config_, dataset_.vocab(), *model_);

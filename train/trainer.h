@@ -103,6 +103,8 @@ class Trainer {
   void save(Output& output);
   // Whether the loss of the model as it is now is finite, on the batch that comes next.
   bool has_finite_loss() const;
+  // "" if the model may be saved.
+  std::string why_not_to_save() const;
   void save_if_changed(Output& output);
   void clean(Output& output);
   bool is_saved(const RunFolder& folder) const;

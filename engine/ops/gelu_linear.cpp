@@ -35,9 +35,8 @@ Tensor rows_of(const Tensor& x, int64_t begin, int64_t count) {
 template <class F>
 void for_each_part(const Tensor& x, DType dtype, F&& f) {
   const int64_t rows = x.size(0), row_bytes = std::max<int64_t>(1, x.size(1) * dtype_size(dtype));
-  const int64_t most =
-      std::clamp<int64_t>(least_recomputed() / row_bytes * 4, 1, std::max<int64_t>(1, rows));
-  const Tensor memory = empty({most, x.size(1)}, dtype);
+  const int64_t most = std::max<int64_t>(1, std::min(rows, least_recomputed() / row_bytes) * 4);
+  const Tensor memory = empty({std::min(most, rows), x.size(1)}, dtype);
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t count = std::min(most, rows - begin);
     f(begin, count, rows_of(memory, 0, count));

@@ -200,6 +200,27 @@ TEST(Autograd, HooksSeeTheWholeGradientAndMayReplaceIt) {
   EXPECT_EQ(x.grad().item(), 40);
 }
 
+// As torch.autograd.grad: what leads to none of the inputs is not gone through.
+TEST(Autograd, GradCallsNoHookBesideTheWay) {
+  const Tensor x = leaf(2), w = leaf(3);
+  int beside = 0, on_the_way = 0, of_input = 0;
+  const auto counting = [](int* count) {
+    return [count](const Tensor&) {
+      ++*count;
+      return Tensor();
+    };
+  };
+  const Tensor u = w * 5, v = x * 7, y = u * v + u;
+  u.register_hook(counting(&beside));
+  v.register_hook(counting(&on_the_way));
+  EXPECT_EQ(grad({y}, {x}, {}, /*retain_graph=*/true)[0].item(), 105);
+  EXPECT_EQ(beside, 0);
+  EXPECT_EQ(on_the_way, 1);
+  v.register_hook(counting(&of_input));
+  EXPECT_EQ(grad({y}, {v})[0].item(), 15);
+  EXPECT_EQ(of_input, 1);
+}
+
 TEST(Autograd, HookMustKeepTheShape) {
   const Tensor x = leaf(3);
   x.register_hook([](const Tensor&) { return ones({2}, kFloat64); });

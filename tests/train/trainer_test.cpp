@@ -2,10 +2,14 @@
 #include "train/trainer.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "tests/error_text.h"
+#include "tests/sanitized.h"
 #include "tests/train/trainer_fixture.h"
 
 namespace chargrad::train {
@@ -308,6 +312,43 @@ TEST_F(TrainerTest, MemoryStaysFlatOverSteps) {
   RunFolder folder = RunFolder::start(run("a"), false);
   Trainer(s, dataset, events).run(folder);
   EXPECT_EQ(in_use[20], in_use[400]);
+}
+
+// The memory is short while a checkpoint is saved, and there again when that has been told.
+TEST_F(TrainerTest, ASaveWithoutMemoryLeavesTheTrainingAsItWas) {
+  if (kSanitized) {
+    GTEST_SKIP() << "a sanitizer takes more addresses than a limit could be set to";
+  }
+  TrainSettings s = tiny();
+  s.n_embd = 64;
+  s.batch_size = 1024;  // tensors of 2 MiB, which come from the system at once
+  s.gradient_accumulation_steps = 1;
+  s.max_iters = 2;
+  Log straight, log;
+  train("straight", s, straight);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  std::vector<std::string> warnings;
+  TrainEvents events = log.events();
+  events.on_eval = [&](const EvalMetrics& m) {
+    log.evals.push_back(m.iter);
+    release_kept_memory();
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit now = {pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)), before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &now), 0);
+  };
+  events.on_warning = [&](const std::string& text) {
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    warnings.push_back(text);
+  };
+  RunFolder folder = RunFolder::start(run("a"), false);
+  Trainer(s, dataset, events).run(folder);
+  EXPECT_THAT(warnings, ElementsAre(HasSubstr("the model before iteration 0 is not saved: tensor: "
+                                              "out of memory, cannot allocate ")));
+  EXPECT_EQ(log.iters, straight.iters);
+  EXPECT_EQ(last_files("a").at("model.safetensors"),
+            last_files("straight").at("model.safetensors"));
 }
 
 }  // namespace
