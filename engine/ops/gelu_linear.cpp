@@ -29,16 +29,17 @@ Tensor rows_of(const Tensor& x, int64_t begin, int64_t count) {
   return as_strided(x, {count, x.size(1)}, x.strides(), x.storage_offset() + begin * x.stride(0));
 }
 
-// Calls f(begin, count, part) for some rows of x (rows, n) after others; `part` (count, n) is
-// memory of `dtype`, four times the least that is made again: to pack the weight for each part
-// costs little beside the part's product.
+// Calls f(begin, count, part) for equal numbers of rows of x (rows, n) in turn; `part` (count, n)
+// is memory of `dtype`, of four times the least that is made again at most: to pack the weight for
+// each part costs little beside the part's product.
 template <class F>
 void for_each_part(const Tensor& x, DType dtype, F&& f) {
   const int64_t rows = x.size(0), row_bytes = std::max<int64_t>(1, x.size(1) * dtype_size(dtype));
   const int64_t most = std::max<int64_t>(1, std::min(rows, least_recomputed() / row_bytes) * 4);
+  const int64_t parts = (rows + most - 1) / most;
   const Tensor memory = empty({std::min(most, rows), x.size(1)}, dtype);
-  for (int64_t begin = 0; begin < rows; begin += most) {
-    const int64_t count = std::min(most, rows - begin);
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = rows * i / parts, count = rows * (i + 1) / parts - begin;
     f(begin, count, rows_of(memory, 0, count));
   }
 }
@@ -54,7 +55,8 @@ Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
     return linear(gelu(x, approximate), weight, bias);
   }
   const bool tanh_form = approximate == GeluApproximate::kTanh;
-  const Tensor in = as_rows(x.detach()).contiguous(), w = weight.detach().to(dtype);
+  const Tensor in = as_rows(x.detach()).contiguous();
+  const Tensor w = weight.detach().to(dtype).transpose(0, 1);
   const Tensor b = bias.defined() ? bias.detach().to(sums_dtype(dtype)).contiguous() : Tensor();
   Shape shape = x.shape();
   shape.back() = weight.size(0);
@@ -62,7 +64,7 @@ Tensor gelu_linear(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Tensor out = as_rows(y);
   for_each_part(in, dtype, [&](int64_t begin, int64_t count, const Tensor& part) {
     gelu_into(part, rows_of(in, begin, count), tanh_form);
-    product_into(rows_of(out, begin, count), part, w.transpose(0, 1), b);
+    product_into(rows_of(out, begin, count), part, w, b);
   });
 
   // Of gelu and linear: with a = gelu(x), dW = dy^T a, db = sum of dy over rows and

@@ -124,6 +124,24 @@ TEST(Profile, CountsTheWorkOfProductsAndTheBytes) {
   EXPECT_GE(totals(rows, "linear", false).bytes, 4 * 6 * 7);
 }
 
+// All of its parts are its own: what it takes from views of the weight costs nothing.
+TEST(Profile, ChargesGeluLinearForAllItsParts) {
+  const RecomputeGuard row_by_row(0);
+  Profiler profiler;
+  const Tensor x = ones({6, 8}).set_requires_grad(), w = ones({4, 8}).set_requires_grad();
+  {
+    const Recording recording(&profiler);
+    sum(gelu_linear(x, w)).backward();
+  }
+  const std::vector<Row> rows = profiler.rows();
+  const Totals forward = totals(rows, "gelu_linear", false);
+  EXPECT_EQ(forward.bytes, int64_t{4} * (6 * 4 + 8));  // the result, and memory for a row
+  EXPECT_EQ(forward.flops, 2 * 6 * 4 * 8);
+  EXPECT_EQ(totals(rows, "gelu_linear", true).flops, 2 * 2 * 6 * 4 * 8);
+  EXPECT_EQ(totals(rows, "transpose", false).bytes, 0);
+  EXPECT_EQ(totals(rows, "transpose", false).calls, 1);
+}
+
 TEST(Profile, KnowsObjectsByTheNamesItWasGiven) {
   const int named = 0, other = 0;
   Profiler profiler({{&named, "named"}});
